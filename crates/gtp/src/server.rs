@@ -266,7 +266,8 @@ impl RunningServer {
         self.drain.notify_one();
     }
 
-    /// Says whether what serves clients goes on, for whoever restarts a server that hangs.
+    /// Returns a sign of whether the server still serves clients, for a supervisor that restarts a
+    /// server that hangs.
     pub fn pulse(&self) -> Pulse {
         self.pulse.clone()
     }

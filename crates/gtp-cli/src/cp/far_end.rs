@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::hello::{
     self, ADDRESSES_MAX, Answer, Failed, LINE_MAX, Object, Ready, Receive, Request, Want,
 };
-use super::paths::{Found, asks_for, is_content, to_read, to_write};
+use super::paths::{Asked, Found, to_read, to_write};
 use super::send;
 use super::tunnel::{BARE, Frame, Links, NoFrame};
 use crate::args::HostArgs;
@@ -344,10 +344,8 @@ async fn open(
 /// What another far end may write: at the place alone, and beneath it what it was asked for.
 fn confines(Receive { from, .. }: &Receive, objects: &[Object]) -> Confines {
     let place = objects.first().map(|object| object.path.clone()).unwrap_or_default();
-    let from = from.clone();
-    Confines::new(place, move |name: &str| {
-        from.iter().any(|path| is_content(path) || asks_for(path, name))
-    })
+    let asked = Asked::of(from);
+    Confines::new(place, move |name: &str| asked.may_be(name))
 }
 
 /// The login's home.

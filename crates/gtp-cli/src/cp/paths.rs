@@ -4,6 +4,7 @@
 //! that holds what was named, and the paths beneath it have no links: these are followed here,
 //! once, as the login itself would follow them.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -28,9 +29,43 @@ pub fn is_content(path: &str) -> bool {
 
 /// What a path asks for by its last part: whether an object of this name may be the answer.
 pub fn asks_for(path: &str, name: &str) -> bool {
+    let (last, pattern) = last_part(path);
+    last == name || pattern.is_some_and(|pattern| pattern.matches_with(name, OPTIONS))
+}
+
+/// The last part of a path, and the pattern that it is, if it is one.
+fn last_part(path: &str) -> (&str, Option<Pattern>) {
     let last = path.rsplit('/').next().unwrap_or_default();
-    let matches = |pattern: Pattern| pattern.matches_with(name, OPTIONS);
-    last == name || Pattern::new(last).is_ok_and(matches)
+    (last, Pattern::new(last).ok().filter(|_| last.contains(['*', '?', '['])))
+}
+
+/// The names that several paths ask for, made once for many questions.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// Whether a path stands for the content of a directory, which may have any name.
+    any: bool,
+    names: HashSet<String>,
+    patterns: Vec<Pattern>,
+}
+
+impl Asked {
+    /// What these paths ask for.
+    pub fn of(paths: &[String]) -> Asked {
+        let mut asked = Asked::default();
+        for path in paths {
+            let (name, pattern) = last_part(path);
+            asked.any |= is_content(path);
+            asked.names.insert(name.to_owned());
+            asked.patterns.extend(pattern);
+        }
+        asked
+    }
+
+    /// Whether an object of this name may be the answer to one of the paths.
+    pub fn may_be(&self, name: &str) -> bool {
+        let matches = |pattern: &Pattern| pattern.matches_with(name, OPTIONS);
+        self.any || self.names.contains(name) || self.patterns.iter().any(matches)
+    }
 }
 
 /// Something that a requested path stands for.
@@ -329,6 +364,10 @@ mod tests {
     fn an_answer_must_have_a_name_that_was_asked_for() {
         assert!(asks_for("a/b", "b") && asks_for("a/*.gz", "x.gz") && asks_for("x*y", "x*y"));
         assert!(!asks_for("a/b", "c") && !asks_for("*.gz", ".bashrc") && !asks_for("*", ".ssh"));
+        let asked = Asked::of(&["a/b".into(), "c/*.gz".into(), "x*y".into()]);
+        assert!(["b", "x.gz", "x*y", "xzy"].iter().all(|name| asked.may_be(name)));
+        assert!(!["a", "c", ".x.gz", "*.g"].iter().any(|name| asked.may_be(name)));
+        assert!(Asked::of(&["a/b".into(), "c/".into()]).may_be(".any"));
         assert!(is_content("") && is_content("a/") && is_content("..") && is_content("~"));
         assert!(!is_content("a") && !is_content("a~"));
     }

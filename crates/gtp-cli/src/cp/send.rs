@@ -55,7 +55,7 @@ async fn hear(mut heard: mpsc::Receiver<Heard>, links: &Links, orders: mpsc::Sen
             break;
         }
     }
-    // Whoever waits for orders stops what runs; then this end is over.
+    // This stops the transfer, which waits for orders; then this end is over.
     drop(orders);
     tokio::time::sleep(STOP_SPAN).await;
 }

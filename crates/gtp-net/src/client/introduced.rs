@@ -118,7 +118,7 @@ pub(super) async fn reach(
     let Some(detour) = detour.filter(|_| !endpoint.introduced().has_answered(host)) else {
         return Err(failure);
     };
-    let by_detour = reach_by(endpoint, host, &detour, terms);
+    let by_detour = tried_twice(terms.patience / 2, || reach_by(endpoint, host, &detour, terms));
     let reached = match failure.is_temporary() {
         // The host may have been slow.
         true => match first_of_both(endpoint, host, (addresses, terms), by_detour).await {
@@ -167,6 +167,23 @@ async fn first_of_both(
         Ok(Ok(channel)) => Either::Directly(channel),
         Ok(Err(_)) | Err(_) => Either::ByDetour(reached),
     }
+}
+
+/// Tries something, and once more if that fails for the time being, all within this time. The
+/// failure of the direct way may be final, and then nothing else tries the detour again.
+async fn tried_twice<T, F>(span: Duration, attempt: impl Fn() -> F) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let both = async {
+        match attempt().await {
+            Err(failure) if failure.is_temporary() => attempt().await,
+            ended => ended,
+        }
+    };
+    let silent =
+        |_| Err(Failure::new(FailureKind::Temporary, "the detour does not answer in time"));
+    timeout(span, both).await.unwrap_or_else(silent)
 }
 
 async fn reach_by(
@@ -295,6 +312,8 @@ const FIRST_SPAN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use tokio::time::Instant;
 
     use super::*;
@@ -344,6 +363,29 @@ mod tests {
         let began = Instant::now();
         let silent = |_| std::future::pending::<Result<(), ControlError>>();
         assert!(first_that_serves(&both, FIRST_SPAN, silent).await.unwrap_err().is_none());
+        assert_eq!(began.elapsed(), FIRST_SPAN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_detour_that_misses_once_is_tried_again_within_its_time_and_no_further() {
+        let failed = |kind| Failure::new(kind, "no");
+        let ends = async |kind, served_at| {
+            let tries = Cell::new(0);
+            let attempt = || {
+                tries.set(tries.get() + 1);
+                let number = tries.get();
+                async move { if number == served_at { Ok(()) } else { Err(failed(kind)) } }
+            };
+            let ended = tried_twice(FIRST_SPAN, attempt).await;
+            (ended.map_err(|failure| failure.kind), tries.get())
+        };
+        let (temporary, final_one) = (FailureKind::Temporary, FailureKind::Authentication);
+        assert_eq!(ends(temporary, 2).await, (Ok(()), 2));
+        assert_eq!(ends(temporary, 3).await, (Err(temporary), 2));
+        assert_eq!(ends(final_one, 2).await, (Err(final_one), 1));
+        let began = Instant::now();
+        let silent = tried_twice(FIRST_SPAN, std::future::pending::<Result<(), Failure>>).await;
+        assert!(silent.unwrap_err().is_temporary());
         assert_eq!(began.elapsed(), FIRST_SPAN);
     }
 

@@ -257,13 +257,17 @@ mod tests {
     }
 
     #[test]
-    fn content_waits_for_room_without_a_drop_and_whoever_waits_is_told_once() {
+    fn content_waits_for_room_without_a_drop_and_the_waiting_session_is_told_once() {
         let outgoing = Outgoing::default();
         let batch = vec![1; 64 << 10];
         assert!(outgoing.has_room(ms(0)));
         assert_eq!(outgoing.offer(ms(0), &batch, 1 << 10), 0);
         assert!(!outgoing.has_room(ms(0)));
-        assert_eq!(outgoing.offer(ms(0), &[1; 100], 100), 0, "a status is taken all the same");
+        assert_eq!(
+            outgoing.offer(ms(0), &[1; 100], 100),
+            0,
+            "a status is taken although there is no room"
+        );
         assert!(outgoing.take().unwrap().makes_room && outgoing.has_room(ms(0)));
         assert!(!outgoing.take().unwrap().makes_room);
     }

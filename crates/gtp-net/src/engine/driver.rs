@@ -111,7 +111,7 @@ impl Driver {
     /// Another thread wants something, or a worker has answered.
     pub fn handle_notice(&mut self, now: Time, notice: Notice) {
         match notice {
-            // For whoever owns the sockets and the loop.
+            // These concern the owner of the sockets and the loop.
             Notice::AddSocket(..) | Notice::Arrivals(..) | Notice::Beat(..) => {}
             Notice::Carrier(notice) => self.handle_carrier_notice(now, notice),
             Notice::OpenSource(new) => self.open_source(now, *new),

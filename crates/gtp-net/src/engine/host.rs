@@ -426,7 +426,7 @@ impl SourceHandle {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says how the session is doing, for whoever keeps it, also after the handle is gone.
+    /// Returns a view of how the session is doing, which stays valid after the handle is gone.
     pub fn watch(&self) -> Watch<SourceProgress> {
         Watch(Arc::clone(&self.progress))
     }
@@ -531,7 +531,7 @@ impl TransferHandle {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says how the transfer is doing, for whoever keeps it, also after the handle is gone.
+    /// Returns a view of how the transfer is doing, which stays valid after the handle is gone.
     pub fn watch(&self) -> Watch<TransferProgress> {
         Watch(Arc::clone(&self.progress))
     }

@@ -166,7 +166,7 @@ impl Engine {
                     self.questions.ask(flow, answer, self.fullest());
                     self.ready.fill(true);
                 }
-                // Whoever asked may have gone.
+                // The asking task may have ended.
                 Ok(Notice::Beat(answer)) => drop(answer.send(())),
                 Ok(notice) => {
                     self.calls.message.count();

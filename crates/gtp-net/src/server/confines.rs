@@ -1,9 +1,10 @@
 //! What clients may write, where that is less than all that is exported.
 //!
-//! A client that writes for somebody else may be hostile to whoever let it in: the place is fixed
-//! beforehand, and so is what may be called how directly beneath it. What the names are for is not
-//! known here.
+//! A client that writes for somebody else may be hostile to the user who let it in. The place is
+//! fixed beforehand, and so are the names that may appear directly beneath it. What the names are
+//! for is not known here.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,17 +42,23 @@ impl Confines {
         path.map_or("", RelPath::as_str) == self.path
     }
 
-    /// The first entry of an object that is none of those that may come.
+    /// The first entry of an object that is none of those that may come. Asks for each name
+    /// directly beneath the place once, which may take long if there are many.
     pub(super) fn strange<'m>(&self, manifest: &'m Manifest) -> Option<&'m RelPath> {
         // A file has the name of the place.
         let entries = manifest.entries.iter().filter(|_| manifest.root_kind == RootKind::Dir);
-        let top = |path: &RelPath| path.as_str().split('/').next().is_some_and(&*self.may_name);
-        entries.map(|entry| &entry.path).find(|path| !top(path))
+        let mut known = HashSet::new();
+        entries.map(|entry| &entry.path).find(|path| {
+            let top = path.as_str().split('/').next().unwrap_or_default();
+            known.insert(top) && !(self.may_name)(top)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use gtp_store::{Entry, Kind, Mode, Mtime};
 
     use super::*;
@@ -81,5 +88,18 @@ mod tests {
         assert_eq!(strange(RootKind::Dir, &["a/b", "a/c"]), None);
         assert_eq!(strange(RootKind::Dir, &["a/b", "b/a"]), Some("b/a".into()));
         assert_eq!(strange(RootKind::File, &["x"]), None);
+    }
+
+    #[test]
+    fn a_name_is_judged_once_however_much_is_beneath_it() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let confines = Confines::new("", move |_: &str| {
+            count.fetch_add(1, Ordering::Relaxed);
+            true
+        });
+        let many = manifest(RootKind::Dir, &["a", "a/1", "b", "b/1", "a/2", "a/2/3"]);
+        assert_eq!(confines.strange(&many), None);
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 }

@@ -22,6 +22,7 @@ use tokio::time::{Sleep, sleep};
 use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
 use super::clients::{Leave, Seat};
+use super::confines::Confines;
 use super::path_questions::PathQuestions;
 use super::session::{Client, Ending};
 use super::walks::GONE;
@@ -153,15 +154,28 @@ async fn begin(
     client.channel.send(&opened).await?;
     let mut share = shared.walks.share(client.holder);
     let (manifest, values) = gather(client, &spot, &mut share).await?;
-    judge_names(shared, &manifest)?;
-    let options = shared.config.sink_options;
+    let (options, confines) = (shared.config.sink_options, shared.config.confines.clone());
     let opening = {
         let (manifest, seat) = (Arc::clone(&manifest), Arc::clone(&client.seat));
-        Opening::begin((seat, share), move |recheck| spot.open(manifest, options, recheck, values))
+        Opening::begin((seat, share), move |recheck| {
+            judge_names(confines.as_ref(), &manifest)?;
+            let opened = spot.open(manifest, options, recheck, values);
+            opened.map_err(|error| Trouble::told(reason_of_sink(&error), error.into()))
+        })
     };
-    // Reading what is there already takes longer than the client would wait in silence.
-    let (opened, held) = wait_for_sink(client, opening).await?;
-    let sink = opened.map_err(|error| Trouble::told(reason_of_sink(&error), error.into()))?;
+    // Judging many names, and reading what is there already, takes longer than the client would
+    // wait in silence.
+    let (sink, held) = wait_for_sink(client, opening).await?;
+    Ok((start(client, sink?, manifest, session).await?, held))
+}
+
+/// Tells the client what is there already, and starts the transfer of the rest.
+async fn start(
+    client: &mut Client,
+    sink: Box<dyn BlockSink>,
+    manifest: Arc<Manifest>,
+    session: SessionOpen,
+) -> Result<Taking, Trouble> {
     let ready = Message::Ready(what_is_there(&*sink, &manifest));
     // What is kept needs no name, and nobody need hash it.
     let wanted = |(n, e): (u32, &Entry)| e.kind == Kind::File && e.size > 0 && !sink.is_kept(n);
@@ -175,7 +189,7 @@ async fn begin(
     client.channel.send(&ready).await?;
     let index = FileIndex::of(&manifest);
     let questions = Questions::default();
-    let taking = Taking {
+    Ok(Taking {
         transfer,
         flow,
         path_questions: PathQuestions::default(),
@@ -189,13 +203,11 @@ async fn begin(
         refused_total: 0,
         lost_bytes: 0,
         files: 0,
-    };
-    Ok((taking, held))
+    })
 }
 
 /// Refuses an object with something in it that may not be written.
-fn judge_names(shared: &Shared, manifest: &Manifest) -> Result<(), Trouble> {
-    let confines = shared.config.confines.as_ref();
+fn judge_names(confines: Option<&Confines>, manifest: &Manifest) -> Result<(), Trouble> {
     let Some(strange) = confines.and_then(|confines| confines.strange(manifest)) else {
         return Ok(());
     };

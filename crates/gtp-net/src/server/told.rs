@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_session_whose_task_is_dropped_has_an_end_all_the_same() {
+    async fn a_session_whose_task_is_dropped_is_told_to_have_ended() {
         let dir = tempfile::tempdir().unwrap();
         let (events_in, mut events) = mpsc::channel(8);
         let server = server(events_in, dir.path()).await;

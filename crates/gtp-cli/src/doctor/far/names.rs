@@ -11,6 +11,8 @@ use super::super::finding::Finding;
 
 const CHECK: &str = "name";
 
+/// Says how many addresses the name of `url` has, by IP version; or, from why it has none, where to
+/// mend that.
 pub fn judge(url: &Url, found: Result<&[SocketAddr], &Failure>) -> Finding {
     match found {
         Ok(addresses) => {
