@@ -272,7 +272,7 @@ impl Measures {
         let calm = self.calm.shows(now, rate);
         let odd = self.count_sample(sample, learns && !queued && !dropped, calm);
         let loss = lost as f64 / packets as f64;
-        if !(excess && self.asks_about(loss)) {
+        if self.counts.times == 0 && !(excess && self.asks_about(loss)) {
             self.calm.note(now, rate, sample.sent_in);
         }
         let rounds = sample.sent_in.as_nanos() / given.rtt.max(SAMPLE_MIN).as_nanos();

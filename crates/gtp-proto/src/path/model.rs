@@ -36,13 +36,15 @@ struct Bottleneck {
     on_the_way: VecDeque<Sample>,
     arrived: Bytes,
     lost: u64,
+    /// Parts of packets that are to be dropped, and to be lost at random, with the next ones.
+    owed: [f64; 2],
 }
 
 impl Bottleneck {
     fn new(rtt: Span, room: Bytes) -> Bottleneck {
         let tick = (rtt / 2).clamp(Span::from_millis(5), Span::from_millis(50));
         let (on_the_way, queue, arrived) = (VecDeque::new(), Bytes::ZERO, Bytes::ZERO);
-        Bottleneck { rtt, tick, room, queue, pn: 0, on_the_way, arrived, lost: 0 }
+        Bottleneck { rtt, tick, room, queue, pn: 0, on_the_way, arrived, lost: 0, owed: [0.0; 2] }
     }
 
     /// One tick: the session sends `sent`, and a receipt says what came of it.
@@ -55,8 +57,9 @@ impl Bottleneck {
         let dropped = waits.saturating_sub(self.room.0);
         self.queue = Bytes(waits - dropped);
         let part = sent.0 as f64 / come.0.max(1) as f64;
-        let random = packets.checked_div(stage.loses).unwrap_or(0);
-        let lost = (dropped as f64 * part / PACKET as f64) as u64 + random;
+        let chance = if stage.loses > 0 { 1.0 / stage.loses as f64 } else { 0.0 };
+        let random = self.owe(1, packets as f64 * chance);
+        let lost = self.owe(0, dropped as f64 * part / PACKET as f64) + random;
         let lost = lost.min(packets);
         let through = (carried as f64 * part) as u64;
         let arrived = Bytes(through.min(sent.0) * (packets - random.min(packets)) / packets);
@@ -77,6 +80,13 @@ impl Bottleneck {
             lost,
             receipts: Receipts::one(lost),
         }
+    }
+
+    /// The whole packets of what is owed and comes to it.
+    fn owe(&mut self, kind: usize, packets: f64) -> u64 {
+        let owed = self.owed[kind] + packets;
+        self.owed[kind] = owed - libm::floor(owed);
+        owed as u64
     }
 
     /// Runs a stage with what the machine lets a session send that wants `aim`.
@@ -149,8 +159,8 @@ fn after(
 }
 
 // The bounds are wide: how well paths are used is what the grid of paths measures. This finds what
-// never ends. The seed is fixed, because of some 180,000 courses one leaves a session that loses a
-// fifth.
+// never ends. The seed is fixed, because about one course in 60,000 leaves a session that
+// loses more, up to a fifth.
 proptest! {
     #![proptest_config(ProptestConfig {
         rng_seed: RngSeed::Fixed(1),

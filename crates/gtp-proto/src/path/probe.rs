@@ -6,6 +6,7 @@
 
 use gtp_alloc::{Rate, Span, Time};
 
+use super::cruise::Cruise;
 use super::measures::Verdict;
 use super::sample::Conditions;
 use super::window::Window;
@@ -51,6 +52,8 @@ pub(super) struct Probe {
     bounded: bool,
     /// Whether the session competed before it.
     competed: bool,
+    /// The bound that holds again if the loss turns out to be random, as was thought before.
+    back: Option<Rate>,
 }
 
 /// The rate at which losses were last found to begin.
@@ -112,14 +115,19 @@ impl PathBound {
     }
 
     /// Tests again whether a large loss is random that was called so long ago. Returns whether a
-    /// test began.
+    /// test began. A session that has little to send shows nothing.
     pub(super) fn retest(&mut self, now: Time, v: &Verdict, given: &Conditions) -> bool {
         let sends = matches!(self.state, State::Start(_) | State::Cruise(_) | State::Compete(_));
+        let sends = sends && !given.idles;
         let arrives = v.carried.scale(self.measures.usual());
         let Some(loss) = sends.then(|| self.measures.doubt_random(now)).flatten() else {
             return false;
         };
+        let back = Some(self.bound).filter(|bound| !bound.is_unlimited());
         self.probe(now, &Verdict { carried: arrives, ..*v }, loss, given);
+        if let State::Probe(probe) = &mut self.state {
+            probe.back = back;
+        }
         true
     }
 
@@ -127,8 +135,9 @@ impl PathBound {
         let until = now + given.rtt * 2 + LASTS;
         let (level, bounded) = (v.carried, !self.bound.is_unlimited());
         let competed = matches!(self.state, State::Compete(_));
+        let (packets, lost, back) = (0, 0, None);
         self.state =
-            State::Probe(Probe { until, level, loss, packets: 0, lost: 0, bounded, competed });
+            State::Probe(Probe { until, level, loss, packets, lost, bounded, competed, back });
         self.set_bound(level.scale(PROBES_AT), given);
     }
 
@@ -147,6 +156,11 @@ impl PathBound {
         let vanished = shown && left < was * VANISHED;
         if !vanished {
             self.measures.note_random(now, lost as f64 / packets as f64, packets);
+            if let Some(bound) = probe.back {
+                self.state = State::Cruise(Cruise::default());
+                self.set_bound(bound, given);
+                return;
+            }
         }
         let agrees = vanished && self.limit.is_some_and(|known| known.agrees(now, probe.level));
         // A session that competed knows an end of the path, whatever its losses are.

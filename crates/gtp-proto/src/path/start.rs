@@ -122,9 +122,9 @@ impl PathBound {
         let stands = start.heavy_rounds > HEAVY_ROUNDS;
         let ramping = proven.scale(BASE) < given.aim;
         if proven == Rate::ZERO || !ramping && !stands {
-            let Start { heavy, heavy_rounds, round_pn, outrun, .. } = start;
-            let train = Train::Flies(0);
-            let rest = Start { train, heavy, heavy_rounds, round_pn, outrun, ..Start::default() };
+            let Start { heavy, heavy_rounds, round_pn, outrun, outage, .. } = start;
+            let (train, rest) = (Train::Flies(0), Start::default());
+            let rest = Start { train, heavy, heavy_rounds, round_pn, outrun, outage, ..rest };
             self.state = State::Start(rest);
             return;
         }
