@@ -22,6 +22,7 @@ mod output;
 mod patient;
 mod plain_log;
 mod run;
+mod shell;
 mod show;
 mod signals;
 mod ssh;

@@ -26,6 +26,7 @@ use super::program::Program;
 use super::script;
 use super::tunnel::{self, Links, accept_links};
 use crate::output::aside;
+use crate::shell::quoted;
 use crate::verbs::other;
 
 pub use sender::{Sender, call_sender};
@@ -499,15 +500,6 @@ fn installing(login: &Login) -> String {
     )
 }
 
-/// A word of a shell that stands for this text alone.
-fn quoted(text: &str) -> String {
-    let is_harmless = |c: char| c.is_ascii_alphanumeric() || "@.:/_-".contains(c);
-    match text.chars().all(is_harmless) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
-    }
-}
-
 /// ssh's own exit code when it fails.
 const SSH_FAILED: i32 = 255;
 
@@ -529,15 +521,3 @@ const GRACE_SPAN: Duration = Duration::from_secs(1);
 
 /// Silence after which the beginning of a line is shown.
 const QUESTION_SPAN: Duration = Duration::from_millis(200);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_for_pasting_has_the_login_as_one_word_that_no_shell_takes_apart() {
-        assert_eq!(quoted("me@host.example"), "me@host.example");
-        assert_eq!(quoted("a;b$(c)&d"), "'a;b$(c)&d'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
-    }
-}

@@ -1,4 +1,4 @@
-//! Whether this machine's clock can be right.
+//! Checks whether this machine's clock can be right.
 //!
 //! Transfers do not need it, but the times of files that `sync` compares and the records of the
 //! audit do. What other machines' clocks say is not known here.
@@ -9,7 +9,7 @@ use super::finding::Finding;
 
 const CHECK: &str = "clock";
 
-/// Asks the kernel.
+/// Asks the kernel for the time and for whether something keeps it right.
 pub fn check() -> Finding {
     judge(unix_seconds(), synchronised())
 }
@@ -31,8 +31,10 @@ fn judge(now: u64, synchronised: Synchronised) -> Finding {
     }
 }
 
-/// Before this program was made: the first of January 2026.
+/// The first of January 2026 in seconds since 1970. This program was made later, so an earlier
+/// time is wrong.
 const RELEASED: u64 = 1_767_225_600;
+/// A hundred years in seconds; a later time is wrong too.
 const CENTURY: u64 = 100 * 365 * 86_400;
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use gtp_share::places;
 
 use super::finding::Finding;
 use crate::daemon::Which;
+use crate::shell;
 
 const CHECK: &str = "daemon";
 
@@ -63,7 +64,11 @@ fn judge_missed(place: &Path, missed: &Missed) -> Finding {
         }
         Missed::Barred(why) => {
             let found = format!("the one at {at} is not to be used by this user: {why}");
-            Finding::warning(CHECK, found, format!("ls -l {at}    # or: --daemon off"))
+            Finding::warning(
+                CHECK,
+                found,
+                format!("ls -l {}    # or: --daemon off", shell::path(place)),
+            )
         }
         Missed::Absent(why) => Finding::ok(CHECK, format!("none at {at}: {why}")),
     }
@@ -77,7 +82,7 @@ fn judge_absent(named: Named, asked: &[(PathBuf, Option<Missed>)]) -> Finding {
         (Named::Yes, Some((place, _))) => {
             let at = place.display();
             let found = format!("none runs at {at}, which processes here are told to use");
-            Finding::fault(CHECK, found, format!("gtpd --socket {at}"))
+            Finding::fault(CHECK, found, format!("gtpd --socket {}", shell::path(place)))
         }
         (Named::No, Some((place, _))) if gone.is_some() => {
             let found = format!("one was at {} and has gone", place.display());
@@ -118,5 +123,11 @@ mod tests {
             assert_eq!(found.verdict, verdict, "{asked:?}");
             assert!(found.found.contains(says), "{found:?}");
         }
+    }
+
+    #[test]
+    fn the_line_that_starts_a_daemon_takes_a_path_with_a_blank_as_one_word() {
+        let asked = [("/run/a b".into(), Some(Missed::Absent(io::ErrorKind::NotFound.into())))];
+        assert_eq!(judge(Named::Yes, &asked).mend.unwrap(), "gtpd --socket '/run/a b'");
     }
 }

@@ -1,7 +1,7 @@
-//! What the file system of the working directory takes.
+//! Whether the file system of the working directory can receive files.
 //!
-//! A small object is received into it by the code that receives all objects, and removed. How fast
-//! the disk is, `gtp bench disk` measures.
+//! A small object is received into it by the code that receives all objects, and removed. `gtp
+//! bench disk` measures how fast the disk is.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn judge(free: Option<u64>, tried: Result<Option<String>, Failure>) -> Finding {
     }
 }
 
-/// What little is free.
+/// A file system with less than this free gets a warning.
 const SCARCE_MIB: u64 = 256;
 
 #[cfg(test)]

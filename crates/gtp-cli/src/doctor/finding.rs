@@ -1,17 +1,17 @@
-//! What a check finds: a row with a verdict, what was found, and the line that mends it.
+//! A finding is a row with a verdict, what was found, and the line that mends it.
 //!
-//! Here rows are only put into words, for people or as JSON; whether something is wrong is each
-//! check's own decision.
+//! This file only puts rows into words, for people or as JSON. Each check decides by itself whether
+//! something is wrong.
 
 use gtp::Failure;
 use serde_json::json;
 
 use crate::output;
 
-/// How bad it is.
+/// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// As it should be.
+    /// Everything is as it should be.
     Ok,
     /// Transfers work, and may be slower than need be, or lack something.
     Warning,
@@ -19,10 +19,10 @@ pub enum Verdict {
     Fault,
 }
 
-/// One row.
+/// One row of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// The name of the check.
     pub check: &'static str,
     pub verdict: Verdict,
     /// What was found.
@@ -42,12 +42,12 @@ impl Verdict {
 }
 
 impl Finding {
-    /// All is well.
+    /// A finding that all is well.
     pub fn ok(check: &'static str, found: impl Into<String>) -> Finding {
         Finding { check, verdict: Verdict::Ok, found: found.into(), mend: None }
     }
 
-    /// It works, but not as well as it could.
+    /// A finding that something works, but not as well as it could.
     pub fn warning(
         check: &'static str,
         found: impl Into<String>,
@@ -57,7 +57,7 @@ impl Finding {
         Finding { check, verdict: Verdict::Warning, found: found.into(), mend }
     }
 
-    /// It does not work.
+    /// A finding that something does not work.
     pub fn fault(
         check: &'static str,
         found: impl Into<String>,

@@ -1,13 +1,13 @@
 //! Whether there is memory for what is under way.
 //!
 //! A fast transfer over a long path holds what it has sent and not heard of, or received and not
-//! written. The kernel says what is to be had; what has the rest is not looked at.
+//! written. The kernel says how much is available. This check does not look at who uses the rest.
 
 use super::finding::Finding;
 
 const CHECK: &str = "memory";
 
-/// Reads what the kernel says is to be had.
+/// Reads how much the kernel says is available.
 pub fn check() -> Finding {
     judge(std::fs::read_to_string("/proc/meminfo").ok().as_deref())
 }
@@ -34,7 +34,7 @@ fn available_kib(meminfo: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Blocks under way in both directions.
+/// Memory that fast transfers over long paths hold: blocks under way in both directions.
 const WANTED_MIB: u64 = 512;
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! that mends it.
 //!
 //! Each check is a file: what it reads, and apart from that a decision on plain values. Rows are
-//! printed as they are found. Nothing is changed anywhere; what is written to try a disk is
-//! removed.
+//! printed as they are found. Nothing is changed here or at the server, with one exception: with
+//! `--accept-new` the key of a new server is remembered. What is written to try a disk is removed.
 
 mod buffers;
 mod clock;
@@ -23,8 +23,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use gtp::{Failure, Url};
 
-use crate::args::TrustArgs;
-use crate::daemon::Which;
+use crate::args::{HostArgs, TrustArgs};
 use finding::{Finding, Verdict};
 
 /// Options of `doctor`.
@@ -34,9 +33,8 @@ pub struct DoctorArgs {
     pub url: Option<Url>,
     #[command(flatten)]
     pub trust: TrustArgs,
-    /// The daemon that processes here are told to use; looked for in the usual places if not said
-    #[arg(long, value_name = "WHICH", env = "GTP_DAEMON", value_parser = crate::daemon::which)]
-    pub daemon: Option<Which>,
+    #[command(flatten)]
+    pub host: HostArgs,
     /// One JSON object a line on standard output
     #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
@@ -60,7 +58,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         &descriptors::check,
         &memory::check,
         &disk::check,
-        &|| daemon::check(args.daemon.as_ref()),
+        &|| daemon::check(args.host.daemon.as_ref()),
     ];
     for check in checks {
         let finding = check();

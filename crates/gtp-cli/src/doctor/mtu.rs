@@ -6,6 +6,7 @@
 use std::fs;
 
 use super::finding::Finding;
+use crate::shell;
 
 const CHECK: &str = "mtu";
 
@@ -75,7 +76,8 @@ fn judge(all: &[Interface]) -> Finding {
 }
 
 fn set(one: &Interface) -> String {
-    format!("ip link set dev {} mtu 1500    # if the network behind it carries that", one.name)
+    let name = shell::quoted(&one.name);
+    format!("ip link set dev {name} mtu 1500    # if the network behind it carries that")
 }
 
 /// What GTP's shortest units need over IPv6: 1,180 bytes, 49 of GTP, 8 of UDP, 40 of IP; every path

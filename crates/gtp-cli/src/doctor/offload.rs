@@ -62,6 +62,10 @@ fn judge(seen: Seen) -> Finding {
             let found = "the kernel sends datagrams one by one (no GSO): sending costs more";
             Finding::warning(CHECK, found, kernel)
         }
+        Seen { pieces: 0, .. } => {
+            let found = "datagrams that were sent over the loopback device did not arrive";
+            Finding::fault(CHECK, found, "nft list ruleset    # and let the device lo through")
+        }
         Seen { pieces: 1, segments, .. } => {
             Finding::ok(CHECK, format!("{segments} datagrams a call are sent, and come, as one"))
         }
@@ -80,6 +84,13 @@ const SEGMENT: usize = 1_200;
 mod tests {
     use super::super::finding::Verdict;
     use super::*;
+
+    #[test]
+    fn a_batch_of_which_nothing_arrives_is_no_matter_of_offload() {
+        let found = judge(Seen { segments: 64, is_taken: true, pieces: 0 });
+        assert_eq!(found.verdict, Verdict::Fault);
+        assert!(found.found.contains("did not arrive") && !found.found.contains("GRO"));
+    }
 
     #[test]
     fn offload_that_is_missing_on_either_way_is_a_warning() {

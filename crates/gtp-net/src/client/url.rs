@@ -59,6 +59,23 @@ impl Url {
         std::str::from_utf8(last).ok().filter(|name| !name.is_empty())
     }
 
+    /// The address as a text that reads back as the same one: of the path, all but letters, digits,
+    /// `/`, `.`, `-`, `_` and `~` is percent-encoded.
+    pub fn encoded(&self) -> String {
+        let mut text = format!("gtp://{}/", self.host);
+        for &byte in &self.path {
+            if byte.is_ascii_alphanumeric() || b"/.-_~".contains(&byte) {
+                text.push(byte.into());
+            } else {
+                text.push_str(&format!("%{byte:02X}"));
+            }
+        }
+        if self.slash && !self.path.is_empty() {
+            text.push('/');
+        }
+        text
+    }
+
     /// Whether it was written with a slash at its end, or names all that is exported.
     pub fn names_directory(&self) -> bool {
         self.slash || self.path.is_empty()
@@ -151,6 +168,17 @@ mod tests {
         assert!(Url::at("h", 7, "").unwrap().names_directory());
         for (host, port, path) in [("", 7, "a"), ("h", 0, "a"), ("h", 7, &*"x".repeat(4_097))] {
             assert!(Url::at(host, port, path).is_err(), "{host} {port}");
+        }
+    }
+
+    #[test]
+    fn an_encoded_address_reads_back_as_the_same_one_whatever_bytes_its_path_has() {
+        let every: String = (0..=255_u8).map(|byte| format!("%{byte:02x}")).collect();
+        for text in [&*format!("gtp://h/a{every}z/"), "gtp://[::1]:7", "gtp://h/a/b"] {
+            let url: Url = text.parse().unwrap();
+            let encoded = url.encoded();
+            assert_eq!(encoded.parse::<Url>().unwrap(), url, "{encoded}");
+            assert!(encoded.is_ascii() && !encoded.contains(['\'', '"', '$', '`', ' ', '\n']));
         }
     }
 

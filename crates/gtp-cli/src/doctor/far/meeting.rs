@@ -7,23 +7,42 @@ use gtp::examine::{Met, Revision};
 use gtp::{Failure, FailureKind, Url};
 
 use super::super::finding::Finding;
+use super::measure::at_length;
+use crate::shell;
 
 const IDENTITY: &str = "identity";
 const VERSION: &str = "release";
+const OBJECT: &str = "object";
+const SESSION: &str = "session";
 
 /// Judges what came of the first meeting.
 pub fn judge(url: &Url, met: &Result<Met, Failure>) -> Vec<Finding> {
-    let failure = match met {
+    match met {
         Ok(met) => {
             let known = Finding::ok(IDENTITY, format!("{} is believed", met.fingerprint));
-            return vec![known, release(met.revision)];
+            vec![known, release(met.revision)]
         }
-        Err(failure) => failure,
-    };
-    let at_length = || format!("gtp get {url} /tmp/    # says the same at length");
-    let mend = match failure.kind {
-        FailureKind::Authentication => LETS_IN.to_owned(),
-        FailureKind::Missing => format!("gtp ls gtp://{}/", url.host()),
+        Err(failure) => {
+            let (check, mend) = blame(url, failure);
+            vec![Finding::fault(check, failure.to_string(), mend)]
+        }
+    }
+}
+
+/// Judges a failed meeting over an IP version where the other one works.
+pub fn judge_other(url: &Url, over: &str, failure: &Failure) -> Finding {
+    let (check, mend) = blame(url, failure);
+    Finding::warning(check, format!("{over}: {failure}"), mend)
+}
+
+/// What a failed meeting is the fault of, and the line that helps.
+fn blame(url: &Url, failure: &Failure) -> (&'static str, String) {
+    match failure.kind {
+        FailureKind::Authentication => (IDENTITY, LETS_IN.to_owned()),
+        FailureKind::Missing => {
+            let root = shell::quoted(&format!("gtp://{}/", url.host()));
+            (OBJECT, format!("gtp ls {root}"))
+        }
         FailureKind::Other
         | FailureKind::Usage
         | FailureKind::Destination
@@ -33,9 +52,8 @@ pub fn judge(url: &Url, met: &Result<Met, Failure>) -> Vec<Finding> {
         | FailureKind::TimeLimit
         | FailureKind::NoUdpPath
         | FailureKind::Partial
-        | FailureKind::Interrupted => at_length(),
-    };
-    vec![Finding::fault(IDENTITY, failure.to_string(), mend)]
+        | FailureKind::Interrupted => (SESSION, at_length(url)),
+    }
 }
 
 /// How each end comes to know the other's key.
@@ -75,8 +93,23 @@ mod tests {
             let found = judge(&url, &Ok(Met { fingerprint, revision, datagrams: Datagrams::Pass }));
             assert_eq!((found[0].verdict, found[1].verdict), (Verdict::Ok, verdict), "{found:?}");
         }
-        let failed = |kind| judge(&url, &Err(Failure::new(kind, "no"))).remove(0).mend.unwrap();
-        assert!(failed(FailureKind::Authentication).contains("gtp keys add"));
-        assert!(failed(FailureKind::Missing).starts_with("gtp ls gtp://a.example"));
+    }
+
+    #[test]
+    fn a_failed_meeting_is_a_row_of_what_failed() {
+        let url: Url = "gtp://a.example/$(x)".parse().unwrap();
+        for (kind, check, mends) in [
+            (FailureKind::Authentication, "identity", "gtp keys add"),
+            (FailureKind::Missing, "object", "gtp ls gtp://a.example:4810/"),
+            (FailureKind::Temporary, "session", "gtp get gtp://a.example:4810/%24%28x%29 /tmp/"),
+        ] {
+            let failure = Failure::new(kind, "no");
+            let row = judge(&url, &Err(failure.clone())).remove(0);
+            assert_eq!((row.check, row.verdict), (check, Verdict::Fault));
+            assert!(row.mend.as_deref().unwrap().contains(mends), "{row:?}");
+            let other = judge_other(&url, "IPv6", &failure);
+            assert_eq!((other.check, other.verdict), (check, Verdict::Warning));
+            assert_eq!((&*other.found, other.mend), ("IPv6: no", row.mend));
+        }
     }
 }

@@ -12,21 +12,29 @@ mod tcp;
 use std::net::SocketAddr;
 
 use gtp::examine::{Datagrams, Examiner, Length, Met};
-use gtp::{AcceptNew, Failure, Host, Url};
+use gtp::{AcceptNew, Failure, Url};
 
 use super::DoctorArgs;
 use super::finding::Finding;
+use crate::args::HostArgs;
+use crate::daemon::Which;
 
 /// Looks at the way to the server of `url`; `say` hears each finding.
 ///
 /// # Errors
-/// When this host cannot start, or `say` fails.
+/// When this host's identity or its list of known hosts cannot be used, or `say` fails.
 pub async fn check(
     args: &DoctorArgs,
     url: &Url,
     say: &mut dyn FnMut(Finding) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let host = Host::builder().start()?;
+    let host = match crate::verbs::host(&joining(&args.host)).start() {
+        Ok(host) => host,
+        Err(failure) => {
+            let mend = measure::at_length(url);
+            return say(Finding::fault("host", failure.to_string(), mend));
+        }
+    };
     let accept_new = if args.trust.accept_new { AcceptNew::Yes } else { AcceptNew::No };
     let examiner = Examiner::new(&host, url, &args.trust.fingerprint, accept_new)?;
     let addresses = examiner.addresses().await;
@@ -40,24 +48,59 @@ pub async fn check(
         say(finding)?;
     }
     let open = tried.iter().filter(|(_, taken)| taken.is_ok()).map(|(address, _)| *address);
-    let mut pass = None;
-    for (number, address) in open.enumerate() {
+    match meet_each(url, &examiner, open, say).await? {
+        Passes::Yes => say(measure::check(args, url, &host).await),
+        Passes::No => Ok(()),
+    }
+}
+
+/// The host's options without starting a daemon: nothing is to be changed here.
+fn joining(args: &HostArgs) -> HostArgs {
+    let daemon = match &args.daemon {
+        Some(Which::Start) => Some(Which::Auto),
+        daemon => daemon.clone(),
+    };
+    HostArgs { daemon, ..args.clone() }
+}
+
+/// Whether datagrams get through to the server over any address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passes {
+    Yes,
+    No,
+}
+
+/// Meets the server at each address, the preferred one first. Where that fails, the other one is
+/// not looked at: transfers begin with the preferred one.
+async fn meet_each(
+    url: &Url,
+    examiner: &Examiner,
+    addresses: impl Iterator<Item = SocketAddr>,
+    say: &mut dyn FnMut(Finding) -> Result<(), Failure>,
+) -> Result<Passes, Failure> {
+    let mut passes = Passes::No;
+    for (number, address) in addresses.enumerate() {
         let met = examiner.meet(address, Length::Full).await;
         if number == 0 {
             meeting::judge(url, &met).into_iter().try_for_each(&mut *say)?;
         }
-        let Ok(met) = met else { return Ok(()) };
-        let short = short(&examiner, address, met).await;
+        let met = match met {
+            Ok(met) => met,
+            Err(_) if number == 0 => return Ok(Passes::No),
+            Err(failure) => {
+                say(meeting::judge_other(url, version(address), &failure))?;
+                continue;
+            }
+        };
+        let short = short(examiner, address, met).await;
         datagrams::judge(url, address, (met.datagrams, short))
             .into_iter()
             .try_for_each(&mut *say)?;
-        let gets_through = [Some(met.datagrams), short].contains(&Some(Datagrams::Pass));
-        pass = pass.or(gets_through.then_some(address));
+        if [Some(met.datagrams), short].contains(&Some(Datagrams::Pass)) {
+            passes = Passes::Yes;
+        }
     }
-    match pass {
-        Some(_) => say(measure::check(args, url, &host).await),
-        None => Ok(()),
-    }
+    Ok(passes)
 }
 
 /// What short datagrams do where long ones do not get through.
