@@ -1,10 +1,10 @@
 //! What a service says to the system's manager: that it is ready, lives, reloads or stops, and how
 //! it is doing.
 //!
-//! The manager is systemd or whatever speaks its protocol (`NOTIFY_SOCKET`, `WATCHDOG_USEC`);
-//! without one, nothing is said. A message that cannot be delivered is told once. Signs of life
-//! come from what serves: it is asked, and while it does not answer nothing is said. What that is,
-//! the service knows.
+//! The manager is systemd, or another program that speaks its protocol (`NOTIFY_SOCKET`,
+//! `WATCHDOG_USEC`); without one, nothing is said. If messages cannot be delivered, the log says so
+//! once. Signs of life come from what serves: it is asked, and while it does not answer nothing is
+//! said. The service knows what that is.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -91,7 +91,7 @@ impl Manager {
 
 impl Said {
     fn lives(&mut self, status: &str) {
-        // Who wants no signs of life passes over them.
+        // A manager without a watchdog ignores this.
         self.say(&[NotifyState::Watchdog]);
         if self.ends.is_some() {
             let more = self.time_to_stop();
@@ -114,7 +114,7 @@ impl Said {
         if let Err(error) = sd_notify::notify(state)
             && !std::mem::replace(&mut self.is_deaf, true)
         {
-            tracing::warn!(%error, "the service manager does not hear");
+            tracing::warn!(%error, "the service manager cannot be reached");
         }
     }
 }

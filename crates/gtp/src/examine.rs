@@ -1,7 +1,7 @@
 //! A look at the way to a server, step by step.
 //!
-//! It is for whoever wants to know why transfers with it fail or are slow. What an answer means
-//! for a user is not decided here.
+//! It is for programs that find out why transfers with a server fail or are slow. They decide what
+//! an answer means for a user.
 
 use std::net::SocketAddr;
 

@@ -8,6 +8,7 @@ mod audit;
 mod metrics;
 mod ration;
 mod reload;
+mod served;
 mod sockets;
 mod teller;
 
@@ -18,8 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gtp::{
-    AUTHORIZED_KEYS_FILE, Alone, Failure, Host, Pulse, RunningServer, Server, ServerEvent,
-    Sessions, Sockets,
+    AUTHORIZED_KEYS_FILE, Alone, Failure, Host, RunningServer, Server, ServerEvent, Sockets,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -28,12 +28,13 @@ use tracing::{error, info, warn};
 
 use crate::args::{OneEnd, ServeArgs};
 use crate::log::SERVER;
-use crate::manager::{Manager, Serving};
+use crate::manager::Manager;
 use crate::output::{self, aside};
 use crate::show::json as out;
 use crate::signals::{ServerSignals, Wish};
 use audit::Audit;
 use metrics::Metrics;
+use served::{Asked, Served};
 use teller::Teller;
 
 pub fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
@@ -62,6 +63,8 @@ struct Service {
     manager: Manager,
     /// What it does, in words, for the manager.
     doing: watch::Sender<&'static str>,
+    /// Questions whether this loop goes on.
+    asked: Asked,
     sum_up: Interval,
     /// When it ends whatever goes on, once it takes no more clients.
     ends: Option<Pin<Box<Sleep>>>,
@@ -88,10 +91,21 @@ impl Service {
         let (teller, manager) = (Teller::new(&args), Manager::of_process());
         manager.ready();
         let (doing, is_doing) = watch::channel("serves");
-        let served = Served { pulse: running.pulse(), sessions: running.sessions(), is_doing };
+        let (served, asked) = Served::of(&running, is_doing);
         tokio::spawn(manager.clone().hear(served));
-        let (sum_up, ends) = (interval(SUM_UP_SPAN), None);
-        Ok(Service { args, host, running, teller, audit, metrics, manager, doing, sum_up, ends })
+        Ok(Service {
+            args,
+            host,
+            running,
+            teller,
+            audit,
+            metrics,
+            manager,
+            doing,
+            asked,
+            sum_up: interval(SUM_UP_SPAN),
+            ends: None,
+        })
     }
 
     /// Waits for what happens next and does what follows; breaks when it is time to end.
@@ -103,6 +117,7 @@ impl Service {
             },
             wish = signals.next() => return self.obey(wish),
             _ = self.sum_up.tick() => self.look(),
+            () = self.asked.answer() => {}
             () = overdue(&mut self.ends) => return ControlFlow::Break(()),
         }
         ControlFlow::Continue(())
@@ -153,7 +168,7 @@ impl Service {
     /// Ends the sessions, and hears of their ends.
     async fn end(self, mut signals: ServerSignals) -> Result<ExitCode, Failure> {
         self.manager.stopping(Duration::ZERO);
-        let Service { running, mut teller, mut audit, .. } = self;
+        let Service { running, mut teller, mut audit, mut asked, .. } = self;
         let stop_now = async { while signals.next().await != Wish::Stop {} };
         let ending = running.stop_and_hear(|event| {
             if let Some(audit) = &mut audit {
@@ -161,9 +176,15 @@ impl Service {
             }
             teller.tell(&event);
         });
+        let go_on = async {
+            loop {
+                asked.answer().await;
+            }
+        };
         let is_over = tokio::select! {
             () = ending => true,
             () = stop_now => false,
+            () = go_on => false,
         };
         if !is_over {
             give_up(audit);
@@ -174,23 +195,6 @@ impl Service {
             Some(lost) => Err(lost),
             None => Ok(super::done()),
         }
-    }
-}
-
-/// What serves, for the manager.
-struct Served {
-    pulse: Pulse,
-    sessions: Sessions,
-    is_doing: watch::Receiver<&'static str>,
-}
-
-impl Serving for Served {
-    async fn beat(&mut self) -> Option<String> {
-        if !self.pulse.beat().await {
-            return None;
-        }
-        let sessions = gtp_text::count(self.sessions.running().len() as u64, "session");
-        Some(format!("{}; {sessions}", *self.is_doing.borrow()))
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use gtp_alloc::Span;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::control::ControlError;
 use crate::flows::Failure;
 use crate::identity::Fingerprint;
 use crate::messages::Reason;
@@ -38,7 +39,8 @@ pub enum WhyRefused {
     BadRequest,
     /// There is no room for it now.
     Busy,
-    /// There is no version or cipher in common.
+    /// There is no version or cipher in common. One that is refused for its version counts as a
+    /// stranger: the list of keys is looked at later.
     Version,
     /// The server cannot use its list of keys.
     NoList,
@@ -55,6 +57,27 @@ impl WhyRefused {
             WhyRefused::Busy => "busy",
             WhyRefused::Version => "version",
             WhyRefused::NoList => "no_list",
+        }
+    }
+
+    /// Why a connection is refused that did not come as far as a request.
+    pub(super) fn of_opening(error: &ControlError) -> WhyRefused {
+        match error {
+            ControlError::Version(_) => WhyRefused::Version,
+            ControlError::Unreachable { .. }
+            | ControlError::NoSuchHost { .. }
+            | ControlError::TimedOut(_)
+            | ControlError::NotGtp(_)
+            | ControlError::Host(_)
+            | ControlError::Trust(_)
+            | ControlError::NotProved(_)
+            | ControlError::KeyRefused
+            | ControlError::NotAuthorised(_)
+            | ControlError::Refused { .. }
+            | ControlError::Malformed(_)
+            | ControlError::Unexpected(_)
+            | ControlError::Closed
+            | ControlError::Lost(_) => WhyRefused::NoKey,
         }
     }
 
@@ -192,7 +215,7 @@ pub enum ServerEvent {
     },
     /// Events that were dropped because they were not taken in time.
     Missed {
-        /// How many.
+        /// How many. Of [`ServerEvent::Changed`] each step counts.
         count: u64,
     },
     /// A connection that did not become a session.
@@ -232,4 +255,21 @@ pub enum ServerEvent {
         /// Why, if not because all was done.
         failure: Option<Failure>,
     },
+}
+
+impl ServerEvent {
+    /// How many things it tells of: each step of a change is one.
+    pub(super) fn records(&self) -> u64 {
+        match self {
+            ServerEvent::Changed { changes, .. } => changes.len() as u64,
+            ServerEvent::TurnedAway { .. }
+            | ServerEvent::KeysRead { .. }
+            | ServerEvent::KeysUnreadable { .. }
+            | ServerEvent::KeysUsable { .. }
+            | ServerEvent::Missed { .. }
+            | ServerEvent::Refused { .. }
+            | ServerEvent::Started { .. }
+            | ServerEvent::Ended { .. } => 1,
+        }
+    }
 }

@@ -416,13 +416,13 @@ impl Server {
                     seat.is_gone();
                 }
                 Err(error) => {
-                    let failure = Failure::from(error);
+                    let reason = WhyRefused::of_opening(&error);
                     shared.tell(ServerEvent::Refused {
                         client: from,
                         whose: Whose::Stranger,
-                        reason: WhyRefused::NoKey,
+                        reason,
                         request: None,
-                        failure,
+                        failure: Failure::from(error),
                     });
                 }
             }
@@ -437,13 +437,7 @@ impl Shared {
     }
 
     fn tell(&self, event: ServerEvent) {
-        match self.events.try_send(event) {
-            // Nobody need listen.
-            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                self.missed.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+        self.missed.fetch_add(tell(&self.events, event), Ordering::Relaxed);
     }
 
     /// Tells of changes, if they are wanted. Waits while too many wait to be taken; those that are
@@ -469,6 +463,15 @@ impl Shared {
         if count > 0 && self.events.try_send(ServerEvent::Missed { count }).is_err() {
             self.missed.fetch_add(count, Ordering::Relaxed);
         }
+    }
+}
+
+/// Tells of an event; returns how many things are not told because too many wait.
+fn tell(events: &mpsc::Sender<ServerEvent>, event: ServerEvent) -> u64 {
+    match events.try_send(event) {
+        // Nobody need listen.
+        Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => 0,
+        Err(mpsc::error::TrySendError::Full(event)) => event.records(),
     }
 }
 
@@ -566,3 +569,27 @@ pub(crate) const COMPLAINTS: Bucket = Bucket::new(1, 2);
 
 /// Time for all sessions to end when the server stops.
 const FAREWELL_SPAN: std::time::Duration = std::time::Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_change_that_is_dropped_each_step_counts_as_missed() {
+        let (events, _taken) = mpsc::channel(1);
+        assert_eq!(tell(&events, ServerEvent::KeysRead { keys: 1 }), 0);
+        assert_eq!(tell(&events, ServerEvent::KeysRead { keys: 2 }), 1);
+        let request = Request {
+            key: Identity::generate().fingerprint(),
+            name: None,
+            verb: "tree",
+            path: String::new(),
+        };
+        let client = "127.0.0.1:1".parse().unwrap();
+        let visit = Arc::new(Visit { id: 1, client, whose: Whose::Listed, request });
+        let step = Change { what: "remove", path: "x".to_owned(), to: None, failure: None };
+        let room = Room::new(Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap());
+        let changed = ServerEvent::Changed { visit, changes: vec![step; 3], room };
+        assert_eq!(tell(&events, changed), 3);
+    }
+}

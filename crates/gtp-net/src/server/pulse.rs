@@ -1,5 +1,5 @@
-//! Whether a server goes on: whoever supervises it asks what serves clients, and hears nothing from
-//! a part that hangs.
+//! Says whether a server goes on. A supervisor asks each part that serves clients; a part that
+//! hangs does not answer.
 //!
 //! The loop that takes clients answers between two of its steps, and each engine's thread in its
 //! next turn. An answer from anywhere else would say nothing about them.
@@ -47,7 +47,7 @@ impl Beats {
     /// Waits for the next question, and answers it. Safe to cancel.
     pub async fn answer(&mut self) {
         match self.0.recv().await {
-            // Whoever asked may have gone.
+            // The task that asked may have ended.
             Some(answer) => drop(answer.send(())),
             None => std::future::pending().await,
         }

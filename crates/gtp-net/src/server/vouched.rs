@@ -63,7 +63,7 @@ impl Vouched {
                 shared.tell(ServerEvent::Refused {
                     client: BARE_ADDRESS,
                     whose: Whose::Stranger,
-                    reason: WhyRefused::NoKey,
+                    reason: WhyRefused::of_opening(&error),
                     request: None,
                     failure: Failure::from(error),
                 });

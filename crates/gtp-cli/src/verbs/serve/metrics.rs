@@ -94,7 +94,7 @@ impl Metrics {
     /// Counts from now on, and serves the numbers at a loopback address by a thread of its own.
     ///
     /// # Errors
-    /// [`FailureKind::Usage`] if the address is no loopback address or not to be had.
+    /// [`FailureKind::Usage`] if the address is no loopback address or not available.
     pub fn serve(address: SocketAddr, sessions: Sessions) -> Result<Metrics, Failure> {
         let numbers = Arc::new(Numbers::new(sessions));
         let serving = serve(address, &numbers)?;

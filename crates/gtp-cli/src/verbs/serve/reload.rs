@@ -53,7 +53,7 @@ impl Service {
         info!(target: SERVER, writable = new.writable, "hangup: the configuration was read again");
     }
 
-    /// Where a daemon shares this machine's capacity, its own counts all the same.
+    /// If a daemon shares this machine's capacity, the daemon's figures still apply.
     fn take_capacities(&mut self, new: &ServeArgs) {
         let now = |new: Option<gtp::Rate>, old: Option<gtp::Rate>| {
             (new != old).then(|| new.unwrap_or_else(default_capacity))

@@ -1,4 +1,4 @@
-//! The sockets that a server gets from whoever started it (`LISTEN_FDS`), as systemd gives them.
+//! The sockets that a server gets from the process that started it (`LISTEN_FDS`), as from systemd.
 //!
 //! They must be one of each kind that a server needs, and nothing else. What it does with them is
 //! unknown here.
