@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -489,4 +489,29 @@ fn over_a_round_trip_of_20_ms_the_first_byte_comes_within_2_s_of_a_login() {
     assert!(first < login + Duration::from_secs(2), "{first:?}; a login takes {login:?}");
     drop(sshd);
     router.stop().unwrap();
+}
+
+#[test]
+fn a_far_end_whose_answers_nobody_reads_ends_when_its_input_does() {
+    let world = World::new();
+    let mut far = Command::new(env!("CARGO_BIN_EXE_gtp"));
+    far.arg("far-end").env("HOME", world.path(""));
+    let mut far = far.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut to, from) = (far.stdin.take().unwrap(), far.stdout.take().unwrap());
+    let (version, key) = (env!("CARGO_PKG_VERSION"), "A".repeat(43));
+    let said = format!(r#""version":"{version}","key":"SHA256:{key}","ports":null"#);
+    let wanted = format!(r#"gtp-hello/1 {{{said},"want":{{"tree":"t"}}}}"#);
+    writeln!(to, "{wanted}").unwrap();
+    let mut from = BufReader::new(from);
+    let mut answer = String::new();
+    while !answer.contains("ready") {
+        assert!(from.read_line(&mut answer).unwrap() > 0, "{answer}");
+    }
+    drop(from);
+    // The second link of this number is answered, which fails.
+    to.write_all(&b"O\x80\0\0\0\0\0".repeat(2)).unwrap();
+    // Its input is read all the same.
+    let writing = std::thread::spawn(move || to.write_all(&vec![b'\n'; 16 << 20]));
+    wait_for("the far end's end", || far.try_wait().unwrap().is_some());
+    writing.join().unwrap().unwrap();
 }

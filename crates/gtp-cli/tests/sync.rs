@@ -97,12 +97,48 @@ fn a_tree_is_the_same_for_rsync_at_the_other_end_of_ssh_both_ways_and_a_second_r
     }
 }
 
+/// A far end that runs here after a login of so many seconds. Only its answer is changed, by `sed`.
+fn far_end(far: &Sshd, seconds: u32, expression: &str) -> String {
+    let gtp = env!("CARGO_BIN_EXE_gtp");
+    let home = far.world.path("home");
+    let ssh = "export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 22'";
+    let lines = format!(
+        "while read -r line; do case $line in \
+         *ready*) printf '%s\\n' \"$line\" | sed '{expression}'; break;; \
+         *) printf '%s\\n' \"$line\";; esac; done"
+    );
+    format!(
+        "sleep {seconds}; export HOME='{}'; {ssh}; '{gtp}' far-end | {{ {lines}; exec cat; }}",
+        home.display()
+    )
+}
+
 #[test]
-fn a_far_end_that_does_not_know_the_link_without_tls_is_surveyed_over_tls() {
+fn a_far_end_is_surveyed_over_sshs_own_pipe_however_long_the_login_takes() {
+    let far = Sshd::with_gtp();
+    plant(&far.world.path("tree"));
+    let words = ["-an", "--retry-for", "3s", "tree/", "far:t"];
+    let looked = |seconds, expression: &str| {
+        let mut command = far.gtp("sync", &words);
+        command.env("GTP_SSH", far.instead(&far_end(&far, seconds, expression)));
+        command
+    };
+    // Over TLS nobody believes a far end that has another key than it says.
+    let other_key = "s/SHA256:....../SHA256:AAAAAA/";
+    ended(7, &words, looked(0, &format!("{other_key};s/+bare//")));
+    for seconds in [0, 5] {
+        let told = lines(&ended(0, &words, looked(seconds, other_key)));
+        assert!(told.contains(&">f+++++++++ d/x".to_owned()), "{told:?}");
+    }
+}
+
+/// The near end says the first of its session before it knows this, so the far end has read it.
+#[test]
+fn a_far_end_that_does_not_name_the_link_without_tls_is_surveyed_over_tls() {
     let far = Sshd::start("");
     let gtp = env!("CARGO_BIN_EXE_gtp");
     let older = far.world.path("older");
-    // What it says of the link is left out, as an earlier release does.
+    // It takes the link and does not say so; what it answers there is dropped.
     let script = format!("#!/bin/sh\n{gtp} \"$@\" | sed -u 's/+bare//'\n");
     std::fs::write(&older, script).unwrap();
     std::fs::set_permissions(&older, PermissionsExt::from_mode(0o755)).unwrap();

@@ -49,6 +49,7 @@ impl EarlySurvey {
     /// Asks over a pipe that somebody else protects, such as one through ssh. `path` is beneath the
     /// place that the other end has been told. Before it asks it waits for `own`, a tree here; what
     /// both have in common need not travel then. If nothing comes of that wait, all is asked for.
+    /// `patience` counts once `lives` has ended, which tells that the other end lives.
     ///
     /// # Errors
     /// If this host's keys are not to be had.
@@ -62,6 +63,7 @@ impl EarlySurvey {
         (purpose, patience): (Purpose, Duration),
         asked: Asked,
         own: impl Future<Output = Option<OwnTree>> + Send + 'static,
+        lives: impl Future<Output = ()> + Send + 'static,
     ) -> Result<EarlySurvey, Failure> {
         let wishes = Wishes { patience, ..Wishes::default() };
         let terms = wishes.terms(host)?;
@@ -69,7 +71,7 @@ impl EarlySurvey {
         Ok(EarlySurvey(tokio::spawn(async move {
             let own = own.await;
             let asked = (asked, own.as_ref());
-            TreeSession::survey_over(&endpoint, pipe, &path, (&terms, purpose), asked).await
+            TreeSession::survey_over(&endpoint, pipe, &path, (&terms, purpose), asked, lives).await
         })))
     }
 }
@@ -162,7 +164,7 @@ impl Tree {
     }
 
     /// What the survey that was asked for early brings; `None` if it is to be asked for again,
-    /// because a far end of an earlier release does not answer over the pipe.
+    /// because a far end does not answer over the pipe.
     async fn early_survey(&self) -> Result<Option<(TreeSession, Survey)>, Failure> {
         let early = self.early.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(EarlySurvey(asking)) = early else { return Ok(None) };

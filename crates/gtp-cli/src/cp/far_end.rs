@@ -193,6 +193,9 @@ async fn run_command(
 /// link without TLS in order.
 async fn attend(mut server: RunningServer, place: Option<Place>, mut heard: mpsc::Receiver<Heard>) {
     let (links, writing) = Links::over(tokio::io::stdout());
+    // A task of its own: if nobody reads the pipe any more it ends, and the near end is still
+    // listened to until it is gone.
+    let writing = tokio::spawn(writing);
     let mut ends = LinkEnds {
         port: server.address().port(),
         voucher: server.voucher(),
@@ -200,40 +203,21 @@ async fn attend(mut server: RunningServer, place: Option<Place>, mut heard: mpsc
         served: None,
         answers: None,
     };
-    let mut writing = std::pin::pin!(writing);
-    let near_end = async {
-        let mut come = Vec::new();
-        while let Some(bytes) = ends.hear(&mut heard).await {
-            come.extend_from_slice(&bytes);
-            // A near end that is gone takes no answer out of its pipe.
-            let taken = timeout(SILENCE_SPAN, ends.link_up(&mut come, &links)).await;
-            if !matches!(taken, Ok(Ok(()))) {
-                return;
-            }
-        }
-    };
-    let near_end = async {
-        tokio::select! {
-            () = near_end => {}
-            () = &mut writing => std::future::pending().await,
-        }
-    };
     // What happens the near end knows itself.
     let own_end = async { while server.next_event().await.is_some() {} };
     tokio::select! {
-        () = near_end => {}
+        () = ends.attend(&mut heard, &links) => {}
         () = own_end => {}
     }
     server.stop().await;
     // The last answer may still be on its way to the pipe.
     if let Some(answers) = ends.answers.take() {
         let answered = async {
-            tokio::join!(writing, async {
-                // Its end is all that matters, however it came.
-                let _ = answers.await;
-                links.close();
-                drop(links);
-            });
+            // Their ends are all that matters, however they came.
+            let _ = answers.await;
+            links.close();
+            drop(links);
+            let _ = writing.await;
         };
         // A near end that is gone takes no answer.
         let _ = timeout(ANSWER_SPAN, answered).await;
@@ -254,6 +238,19 @@ struct LinkEnds {
 }
 
 impl LinkEnds {
+    /// Takes in what the near end says, until it says no more or breaks a rule.
+    async fn attend(&mut self, heard: &mut mpsc::Receiver<Heard>, links: &Links) {
+        let mut come = Vec::new();
+        while let Some(bytes) = self.hear(heard).await {
+            come.extend_from_slice(&bytes);
+            // A near end that is gone takes no answer out of its pipe.
+            let taken = timeout(SILENCE_SPAN, self.link_up(&mut come, links)).await;
+            if !matches!(taken, Ok(Ok(()))) {
+                return;
+            }
+        }
+    }
+
     /// What comes next; `None` when the near end says no more.
     async fn hear(&mut self, heard: &mut mpsc::Receiver<Heard>) -> Option<Vec<u8>> {
         let served = async {

@@ -28,7 +28,7 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use gtp::{Detour, Failure, FailureKind, Get, Host, Identity, Outcome, Put, Transfer, Url};
 use tokio::io::DuplexStream;
-use tokio::sync::oneshot;
+use tokio::sync::watch as told;
 use tokio::time::timeout;
 
 pub use far_end::{FarEndArgs, run as run_far_end};
@@ -418,16 +418,15 @@ pub async fn call_and_ask<T>(
     way: &WayArgs,
     transfer: &TransferArgs,
     (login, want): (&Login, Want),
-    ask: impl FnOnce(&Host, DuplexStream, oneshot::Receiver<()>) -> Result<T, Failure>,
+    ask: impl FnOnce(&Host, DuplexStream, told::Receiver<bool>) -> Result<T, Failure>,
 ) -> Result<(Host, FarEnd, Ready, T), Failure> {
     let call = Call { way, host: &transfer.host, options: &[], silence: None };
     let caller = call.prepare(want)?;
     let (near, far) = tokio::io::duplex(PIPE_BYTES);
-    let (answered, is_answered) = oneshot::channel();
+    let (answered, is_answered) = told::channel(false);
     let asked = ask(&caller.here, near, is_answered)?;
     let (here, far, ready) = call.through(login, caller, Some(far)).await?;
-    // Whoever has asked already listens no more.
-    let _ = answered.send(());
+    answered.send_replace(true);
     Ok((here, far, ready, asked))
 }
 

@@ -28,8 +28,7 @@ pub const LINKS_MOST: usize = 8;
 /// Bytes of a link that are under way in one direction, at most.
 const WINDOW: usize = 256 << 10;
 
-/// The number of the link without TLS, of which there is one at most. A far end that does not know
-/// of it takes it for one with TLS, and nothing comes of that.
+/// The number of the link without TLS, of which there is one at most.
 pub const BARE: u32 = 1 << 31;
 
 /// Longest content of a frame.
@@ -169,6 +168,14 @@ struct Link {
     has_ended: bool,
 }
 
+/// What moves the bytes of a link that has been added.
+struct Entered {
+    /// What the other end sends.
+    inbox: mpsc::UnboundedReceiver<Vec<u8>>,
+    /// What this end may send.
+    may_leave: Arc<Semaphore>,
+}
+
 impl Links {
     /// No link yet, and the work that writes what they say to this pipe. The pipe is closed when
     /// that work is dropped.
@@ -200,9 +207,10 @@ impl Links {
 
     /// Makes a link of a connection of the near end's. Beyond [`LINKS_MOST`] it is closed.
     pub async fn begin<S: Stream>(&self, number: u32, stream: S) {
-        if self.add(number, stream).is_some() {
-            self.say(&Frame::Open(number)).await;
-        }
+        let Some(entered) = self.enter(number) else { return };
+        // No byte of the link may leave before.
+        self.say(&Frame::Open(number)).await;
+        self.spawn(number, stream, entered);
     }
 
     /// Takes in what a frame says of links that exist.
@@ -249,6 +257,12 @@ impl Links {
     /// Adds a link and has its bytes moved. Returns the task that moves its bytes into the pipe;
     /// `None` if there are too many links, its number is taken, or all have been ended.
     pub fn add<S: Stream>(&self, number: u32, stream: S) -> Option<JoinHandle<()>> {
+        let entered = self.enter(number)?;
+        Some(self.spawn(number, stream, entered))
+    }
+
+    /// Adds a link whose bytes are not moved yet.
+    fn enter(&self, number: u32) -> Option<Entered> {
         let (bytes, inbox) = mpsc::unbounded_channel();
         let may_leave = Arc::new(Semaphore::new(WINDOW));
         let mut state = self.lock();
@@ -263,10 +277,14 @@ impl Links {
             has_ended: false,
         };
         state.links.insert(number, link);
-        drop(state);
+        Some(Entered { inbox, may_leave })
+    }
+
+    /// Has the bytes of a link moved. Returns the task that moves them into the pipe.
+    fn spawn<S: Stream>(&self, number: u32, stream: S, entered: Entered) -> JoinHandle<()> {
         let (from, to) = split(stream);
-        tokio::spawn(self.clone().receive(number, to, inbox));
-        Some(tokio::spawn(self.clone().send(number, from, may_leave)))
+        tokio::spawn(self.clone().receive(number, to, entered.inbox));
+        tokio::spawn(self.clone().send(number, from, entered.may_leave))
     }
 
     /// Makes a link that the other end has begun of a connection to this address, or says that it

@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 use gtp::tree::{EarlySurvey, OwnTree};
 use gtp::{Failure, FailureKind, Fingerprint, Host, Url};
 use tokio::io::DuplexStream;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch as told};
 
 pub use args::SyncArgs;
 
@@ -156,7 +156,7 @@ impl Ends {
         let part = args.part_of_destination();
         let want = Want::Tree(to.path.clone());
         let ask = |here: &Host, pipe, answered| {
-            early(here, pipe, args, (named(&name), part), first_of(own, answered))
+            early(here, pipe, args, (named(&name), part), own, answered)
         };
         let (host, far, ready, early) =
             cp::call_and_ask(&args.way, &args.transfer, (&to.login, want), ask).await?;
@@ -188,7 +188,7 @@ impl Ends {
         // As content, so that a link to a directory is followed where the user named it.
         let want = Want::Read(vec![from.path.clone()]);
         let ask = |here: &Host, pipe, answered| {
-            early(here, pipe, args, ("", Part::Looked), first_of(own, answered))
+            early(here, pipe, args, ("", Part::Looked), own, answered)
         };
         let (host, far, ready, early) =
             cp::call_and_ask(&args.way, &args.transfer, (&from.login, want), ask).await?;
@@ -226,22 +226,30 @@ fn early(
     pipe: DuplexStream,
     args: &SyncArgs,
     (path, part): (&str, Part),
-    own: impl Future<Output = Option<OwnTree>> + Send + 'static,
+    own: oneshot::Receiver<OwnTree>,
+    answered: told::Receiver<bool>,
 ) -> Result<EarlySurvey, Failure> {
     let terms = (part.purpose(), args.transfer.retry_for);
-    EarlySurvey::begin(here, pipe, path, terms, args.asked(), own)
+    let own = first_of(own, answer(answered.clone()));
+    EarlySurvey::begin(here, pipe, path, terms, args.asked(), own, answer(answered))
+}
+
+/// Waits until a far end has answered, or will not.
+async fn answer(mut answered: told::Receiver<bool>) {
+    // Without an answer, the pipe to it ends.
+    let _ = answered.wait_for(|&is_answered| is_answered).await;
 }
 
 /// A tree here, if it is surveyed before the far end has answered. After that both had better be
 /// surveyed at the same time.
 async fn first_of(
     own: oneshot::Receiver<OwnTree>,
-    answered: oneshot::Receiver<()>,
+    answered: impl Future<Output = ()>,
 ) -> Option<OwnTree> {
     tokio::select! {
         biased;
         own = own => own.ok(),
-        _ = answered => None,
+        () = answered => None,
     }
 }
 

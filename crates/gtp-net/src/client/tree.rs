@@ -82,7 +82,8 @@ impl TreeSession {
 
     /// Opens a session over a pipe that somebody else protects, and surveys the tree at `path`
     /// beneath the place that the other end of the pipe has been told. Both leave at once. What the
-    /// tree has in common with this end's `own` need not travel.
+    /// tree has in common with this end's `own` need not travel. The other end may be silent for as
+    /// long as it likes until `lives` ends, such as while ssh asks for a password.
     ///
     /// # Errors
     /// As [`TreeSession::open_and_survey`].
@@ -92,12 +93,15 @@ impl TreeSession {
         path: &str,
         (terms, purpose): (&Terms, Purpose),
         (asked, own): (Asked, Option<&OwnTree>),
+        lives: impl Future<Output = ()>,
     ) -> Result<(TreeSession, Survey), Failure> {
         let verb = Verb::Tree { path: path.into(), changes: purpose == Purpose::Change };
         let mut channel = ControlChannel::over_bare(pipe, endpoint.identity().fingerprint());
         let open = open_message(endpoint, verb, terms, endpoint.host().new_session_id());
         let question = Some(Message::TreeWanted(wanted(asked, own)));
-        channel.open_and_ask(open, question, terms.patience, &|| {}).await?;
+        channel.ask(&open, question).await?;
+        lives.await;
+        channel.take_opened(&open, terms.patience, &|| {}).await?;
         let shown = gtp_store::escaped(path);
         let mut session = TreeSession { channel, terms: terms.clone(), shown };
         let survey = session.take_survey(own).await?;

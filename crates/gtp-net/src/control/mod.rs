@@ -337,10 +337,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         silence: Duration,
         heard: &(dyn Fn() + Sync),
     ) -> Result<Opened, ControlError> {
-        let (suites, unit_max) = (open.suites.clone(), open.unit_payload_max);
-        let (weight_max, law, newest) = (open.weight_milli, open.law, open.version);
-        let said = std::iter::once(Message::Open(open)).chain(question);
-        self.send_all(said).await?;
+        self.ask(&open, question).await?;
+        self.take_opened(&open, silence, heard).await
+    }
+
+    /// Asks for a session, with its first question right behind. The answer is left to
+    /// [`ControlChannel::take_opened`].
+    ///
+    /// # Errors
+    /// As [`ControlChannel::send_all`].
+    pub(crate) async fn ask(
+        &mut self,
+        open: &Open,
+        question: Option<Message>,
+    ) -> Result<(), ControlError> {
+        self.send_all(std::iter::once(Message::Open(open.clone())).chain(question)).await
+    }
+
+    /// Waits for the answer to this opening. The silence counts from now on.
+    ///
+    /// # Errors
+    /// As [`ControlChannel::open_within`].
+    pub(crate) async fn take_opened(
+        &mut self,
+        open: &Open,
+        silence: Duration,
+        heard: &(dyn Fn() + Sync),
+    ) -> Result<Opened, ControlError> {
         let answer = async {
             loop {
                 let sign = timeout(silence, self.inbox.next_sign(&mut self.stream)).await;
@@ -360,15 +383,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
             other => return Err(ControlError::unexpected(&other)),
         };
         self.revision = Revision::agreed(opened.version).ok_or_else(|| too_old(opened.version))?;
-        if opened.version > newest
-            || !suites.0.contains(&opened.suite)
-            || opened.unit_payload > unit_max
-            || opened.weight_milli > weight_max
+        if opened.version > open.version
+            || !open.suites.0.contains(&opened.suite)
+            || opened.unit_payload > open.unit_payload_max
+            || opened.weight_milli > open.weight_milli
         {
             return Err(ControlError::Unexpected("an answer that was not on offer".into()));
         }
         // A server that does not say it again has not understood what it would take part in.
-        let said = if law.is_alone() { Some(law) } else { None };
+        let said = if open.law.is_alone() { Some(open.law) } else { None };
         if opened.law != said {
             let text = "the server does not confirm the control law".into();
             return Err(ControlError::Unexpected(text));

@@ -132,7 +132,7 @@ impl<'a> Gathered<'a> {
             let same = node.same.map(|_| numbers.next().ok_or(BadTree::Alike)).transpose()?;
             self.take(Node { same, uid: owner.uid, gid: owner.gid, ..node.clone() })?;
         }
-        Ok(())
+        if numbers.next().is_some() { Err(BadTree::Alike) } else { Ok(()) }
     }
 
     fn take(&mut self, node: Node) -> Result<(), BadTree> {
@@ -476,6 +476,7 @@ mod tests {
         let lies = [
             vec![TreeAlike { number: 1, ..in_d(&[3]) }],
             vec![TreeAlike { same: Vec::new(), ..in_d(&[3]) }],
+            vec![TreeAlike { same: vec![7, 8], ..in_d(&[3]) }],
             vec![in_d(&[3, 4, 5])],
             vec![in_d(&[3]), in_d(&[3])],
         ];

@@ -1,6 +1,6 @@
-//! Clients that come over a pipe which somebody else has made safe, such as ssh.
+//! Clients that come over a pipe which another program, such as ssh, authenticates and encrypts.
 //!
-//! Whoever made the pipe vouches for the client's key and says beneath which place it is let in.
+//! The caller vouches for the client's key and names the place beneath which it is let in.
 //! There is no TLS and there are no keys for data, so such a client may look at a tree and change
 //! it, and nothing else.
 
@@ -17,11 +17,11 @@ use crate::flows::Failure;
 use crate::identity::Fingerprint;
 use crate::messages::{Open, Reason, Verb};
 
-/// Gives a server clients for which somebody vouches. Clones are the same.
+/// Gives a server clients for which its caller vouches. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Voucher(mpsc::Sender<Vouched>);
 
-/// A client for which somebody vouches.
+/// A client for which the server's caller vouches.
 #[derive(Debug)]
 pub struct Vouched {
     pipe: DuplexStream,

@@ -2,7 +2,8 @@
 //! differ need be told.
 //!
 //! Both ends walk through their trees in one order and sum up each directory with the same key,
-//! which is drawn anew each time: nobody can make two directories that differ and have one sum.
+//! which is drawn anew each time: nobody who does not know the key can make two directories that
+//! differ and have one sum.
 //! Owners are not in a sum, because they often differ where nothing is amiss.
 
 use std::collections::HashMap;
