@@ -590,6 +590,19 @@ impl SourceSession {
         self.poll_data(now, supply, head)
     }
 
+    /// The application, or what carries the datagrams, does not let a unit go that was asked for.
+    #[cold]
+    fn handle_lack(&mut self, now: Time, supplied: Supplied) {
+        match supplied {
+            Supplied::NotYet => self.starve(now, Lack::Data),
+            Supplied::NoRoom => self.starve(now, Lack::Room),
+            Supplied::NoSuchUnit => {
+                self.violation("a request for units that the object does not have");
+            }
+            Supplied::Ready(_) => {}
+        }
+    }
+
     fn poll_data(
         &mut self,
         now: Time,
@@ -605,16 +618,8 @@ impl SourceSession {
         };
         let len = match supply.supply(unit) {
             Supplied::Ready(len) => len,
-            Supplied::NotYet => {
-                self.starve(now, Lack::Data);
-                return None;
-            }
-            Supplied::NoRoom => {
-                self.starve(now, Lack::Room);
-                return None;
-            }
-            Supplied::NoSuchUnit => {
-                self.violation("a request for units that the object does not have");
+            supplied => {
+                self.handle_lack(now, supplied);
                 return None;
             }
         };
