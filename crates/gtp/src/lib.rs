@@ -67,8 +67,8 @@ pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy, WEIGHT_LOW
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
 pub use gtp_net::messages::Reason;
 pub use gtp_net::server::{
-    Change, Confines, Limits, Moved, Pulse, Request, Room, Running, ServerEvent, SessionId,
-    Sessions, Sockets, Visit, Voucher, Whose, WhyRefused,
+    Asked, Asker, Change, Confines, Limits, Moved, Pulse, Request, Room, Running, ServerEvent,
+    SessionId, Sessions, Sockets, Visit, Voucher, Whose, WhyRefused, questions,
 };
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gtp::{
-    AUTHORIZED_KEYS_FILE, Alone, Failure, Host, RunningServer, Server, ServerEvent, Sockets,
+    AUTHORIZED_KEYS_FILE, Alone, Asked, Failure, Host, RunningServer, Server, ServerEvent, Sockets,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -34,7 +34,7 @@ use crate::show::json as out;
 use crate::signals::{ServerSignals, Wish};
 use audit::Audit;
 use metrics::Metrics;
-use served::{Asked, Served};
+use served::Served;
 use teller::Teller;
 
 pub fn run(args: ServeArgs) -> Result<ExitCode, Failure> {

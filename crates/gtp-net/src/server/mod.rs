@@ -47,7 +47,7 @@ pub use event::{
     Change, Changes, Moved, Request, Room, ServerEvent, SessionId, Visit, Whose, WhyRefused,
 };
 pub use place::listen_address;
-pub use pulse::Pulse;
+pub use pulse::{Asked, Asker, Pulse, questions};
 pub use told::{Running, Sessions};
 pub use vouched::{Vouched, Voucher};
 
@@ -59,7 +59,6 @@ use crate::tls::server_config;
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
 use keys::{Keys, Overseen, oversee};
-use pulse::Beats;
 use steps::Steps;
 use walks::{Nothing, Walks};
 
@@ -127,7 +126,7 @@ pub struct Server {
     fingerprint: Fingerprint,
     reload: Arc<Notify>,
     drain: Arc<Notify>,
-    beats: Beats,
+    beats: Asked,
     pulse: Pulse,
     voucher: Voucher,
     vouched: mpsc::Receiver<Vouched>,

@@ -11,17 +11,29 @@ use crate::engine::Host;
 /// Asks a server whether it goes on. Clones ask the same server.
 #[derive(Clone)]
 pub struct Pulse {
-    accepting: mpsc::Sender<oneshot::Sender<()>>,
+    accepting: Asker,
     host: Host,
 }
 
-/// Where the loop that takes clients is asked.
-pub(super) struct Beats(mpsc::Receiver<oneshot::Sender<()>>);
+/// Asks a loop whether it goes on.
+#[derive(Clone, Debug)]
+pub struct Asker(mpsc::Sender<oneshot::Sender<()>>);
 
-/// Both ends, for a server on this host.
-pub(super) fn of_host(host: &Host) -> (Pulse, Beats) {
-    let (accepting, asked) = mpsc::channel(1);
-    (Pulse { accepting, host: host.clone() }, Beats(asked))
+/// Where a loop is asked whether it goes on.
+#[derive(Debug)]
+pub struct Asked(mpsc::Receiver<oneshot::Sender<()>>);
+
+/// Both ends, for a server on this host: the second one is the loop's that takes clients.
+pub(super) fn of_host(host: &Host) -> (Pulse, Asked) {
+    let (accepting, asked) = questions();
+    (Pulse { accepting, host: host.clone() }, asked)
+}
+
+/// Both ends of the questions whether a loop goes on.
+#[must_use]
+pub fn questions() -> (Asker, Asked) {
+    let (asks, asked) = mpsc::channel(1);
+    (Asker(asks), Asked(asked))
 }
 
 impl Pulse {
@@ -29,11 +41,16 @@ impl Pulse {
     /// called; for ever if one of them hangs. Returns whether they have: what has ended cannot.
     /// Safe to cancel.
     pub async fn beat(&self) -> bool {
+        self.accepting.ask().await && self.host.turn_over().await
+    }
+}
+
+impl Asker {
+    /// Waits until the loop has answered, which it does between two of its steps; for ever if it
+    /// hangs. Returns whether it has: a loop that has ended cannot. Safe to cancel.
+    pub async fn ask(&self) -> bool {
         let (answer_in, answer) = oneshot::channel();
-        if self.accepting.send(answer_in).await.is_err() || answer.await.is_err() {
-            return false;
-        }
-        self.host.turn_over().await
+        self.0.send(answer_in).await.is_ok() && answer.await.is_ok()
     }
 }
 
@@ -43,7 +60,7 @@ impl std::fmt::Debug for Pulse {
     }
 }
 
-impl Beats {
+impl Asked {
     /// Waits for the next question, and answers it. Safe to cancel.
     pub async fn answer(&mut self) {
         match self.0.recv().await {

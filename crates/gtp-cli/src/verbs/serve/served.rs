@@ -3,8 +3,8 @@
 //! The parts are the loop that takes events and signals, the loop that takes clients, and the
 //! engines' threads. A part that hangs does not answer, and then nothing is said for it.
 
-use gtp::{Pulse, RunningServer, Sessions};
-use tokio::sync::{mpsc, oneshot, watch};
+use gtp::{Asked, Asker, Pulse, RunningServer, Sessions, questions};
+use tokio::sync::watch;
 
 use crate::manager::Serving;
 
@@ -13,42 +13,26 @@ pub struct Served {
     pulse: Pulse,
     sessions: Sessions,
     is_doing: watch::Receiver<&'static str>,
-    asks: mpsc::Sender<oneshot::Sender<()>>,
+    events: Asker,
 }
 
-/// Where the loop that takes events and signals is asked.
-pub struct Asked(mpsc::Receiver<oneshot::Sender<()>>);
-
 impl Served {
-    /// Both ends of the questions for a server, which says in words what it is doing.
+    /// Both ends of the questions for a server, which says in words what it is doing. The second
+    /// one is the loop's that takes events and signals.
     pub fn of(running: &RunningServer, is_doing: watch::Receiver<&'static str>) -> (Served, Asked) {
-        let (asks, asked) = mpsc::channel(1);
+        let (events, asked) = questions();
         let (pulse, sessions) = (running.pulse(), running.sessions());
-        (Served { pulse, sessions, is_doing, asks }, Asked(asked))
+        (Served { pulse, sessions, is_doing, events }, asked)
     }
 }
 
 impl Serving for Served {
     async fn beat(&mut self) -> Option<String> {
-        let (answer_in, answer) = oneshot::channel();
-        self.asks.send(answer_in).await.ok()?;
-        answer.await.ok()?;
-        if !self.pulse.beat().await {
+        if !(self.events.ask().await && self.pulse.beat().await) {
             return None;
         }
         let sessions = gtp_text::count(self.sessions.running().len() as u64, "session");
         Some(format!("{}; {sessions}", *self.is_doing.borrow()))
-    }
-}
-
-impl Asked {
-    /// Waits for the next question, and answers it. Safe to cancel.
-    pub async fn answer(&mut self) {
-        match self.0.recv().await {
-            // The task that asked may have ended.
-            Some(answer) => drop(answer.send(())),
-            None => std::future::pending().await,
-        }
     }
 }
 
