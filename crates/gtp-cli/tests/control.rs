@@ -4,54 +4,19 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Output, Stdio};
+use std::process::Output;
 
+use common::relay::Relay;
 use common::{Serving, World, events};
-use serde_json::Value;
 
 const SIZE: usize = 6_000_000;
 
-/// A path of 60 Mbit/s, 20 ms and 1 % of loss to a server, in a process of its own.
-struct Path {
-    child: Child,
-    port: u16,
-}
-
-impl Path {
-    fn to(world: &World, server: &Serving) -> Path {
-        let network = format!(
-            "[[link]]\nname = \"narrow\"\nrate = \"60Mbit\"\nqueue = \"20ms\"\n\
-             [[link]]\nname = \"far\"\ndelay = \"10ms\"\nloss = \"1%\"\n\
-             [[link]]\nname = \"back\"\ndelay = \"10ms\"\n\
-             [[path]]\nname = \"p\"\nlisten = \"127.0.0.1:0\"\ntarget = \"127.0.0.1:{}\"\n\
-             up = [\"back\"]\ndown = [\"narrow\", \"far\"]\n",
-            server.port
-        );
-        let file = world.path("network.toml");
-        std::fs::write(&file, network).unwrap();
-        let args = ["emulate", file.to_str().unwrap(), "--json"];
-        let mut child = world.gtp("emulator", &args).stdout(Stdio::piped()).spawn().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut first = String::new();
-        out.read_line(&mut first).unwrap();
-        // Keeps the pipe open, and empty.
-        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
-        let first: Value = serde_json::from_str(&first).unwrap();
-        let listen = first["paths"]["p"].as_str().unwrap();
-        Path { child, port: listen.rsplit(':').next().unwrap().parse().unwrap() }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("gtp://127.0.0.1:{}/{path}", self.port)
-    }
-}
-
-impl Drop for Path {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A path of 60 Mbit/s, 20 ms and 1 % of loss to a server.
+fn path_to(world: &World, server: &Serving) -> Relay {
+    let links = "[[link]]\nname = \"narrow\"\nrate = \"60Mbit\"\nqueue = \"20ms\"\n\
+                 [[link]]\nname = \"far\"\ndelay = \"10ms\"\nloss = \"1%\"\n\
+                 [[link]]\nname = \"back\"\ndelay = \"10ms\"";
+    Relay::to(world, server, links, "up = [\"back\"]\ndown = [\"narrow\", \"far\"]")
 }
 
 fn said(output: &Output) -> String {
@@ -72,7 +37,7 @@ fn each_law_of_one_end_brings_a_file_verified_over_a_narrow_path_that_loses_pack
     let content = world.export("a", SIZE);
     let all = "gtp2004,rbudp,sabul,tsunami";
     let server = world.serve("server", &["--public", "--allow-control", all]);
-    let path = Path::to(&world, &server);
+    let path = path_to(&world, &server);
     for law in LAWS {
         let url = path.url("a");
         let mut args = vec!["get", &url, "out", "--accept-new", "--json", "--replace"];
@@ -99,7 +64,7 @@ fn a_file_is_sent_by_each_law_of_one_end_too() {
         ["--writable", "--authorized-keys", "keys", "--capacity-in", "50Mbit", "--allow-control"];
     let all = "gtp2004,rbudp,sabul,tsunami";
     let server = world.serve("server", &[&options[..], &[all]].concat());
-    let path = Path::to(&world, &server);
+    let path = path_to(&world, &server);
     for (n, law) in LAWS.iter().enumerate() {
         let name = format!("sent-{n}");
         let url = path.url(&name);

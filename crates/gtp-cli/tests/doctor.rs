@@ -3,11 +3,11 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use common::hosts::{FAR, Hosts, To};
+use common::relay::Relay;
 use common::{Serving, World, require_root};
 use serde_json::Value;
 
@@ -168,47 +168,18 @@ fn an_interface_with_short_packets_is_told_by_its_name() {
     assert!(says(&row, "mend").starts_with("ip link set dev va mtu 1500 "), "{row}");
 }
 
-/// A path to a server through links that are written as in a network file, those back from it
-/// first.
-struct Relay {
-    child: std::process::Child,
-    port: u16,
+/// A path to a server through a link down that is written as in a network file.
+fn relay_to(world: &World, server: &Serving, down: &str) -> Relay {
+    let mtu = down.lines().find(|line| line.starts_with("mtu")).unwrap_or_default();
+    let links = format!(
+        "[[link]]\nname = \"down\"\n{down}\n[[link]]\nname = \"up\"\ndelay = \"5ms\"\n{mtu}"
+    );
+    Relay::to(world, server, &links, "up = [\"up\"]\ndown = [\"down\"]")
 }
 
-impl Relay {
-    fn to(world: &World, server: &Serving, down: &str) -> Relay {
-        let network = format!(
-            "[[link]]\nname = \"down\"\n{down}\n[[link]]\nname = \"up\"\ndelay = \"5ms\"\n{}\n\
-             [[path]]\nname = \"p\"\nlisten = \"127.0.0.1:0\"\ntarget = \"127.0.0.1:{}\"\n\
-             up = [\"up\"]\ndown = [\"down\"]\n",
-            down.lines().find(|line| line.starts_with("mtu")).unwrap_or_default(),
-            server.port
-        );
-        let file = world.path("network.toml");
-        std::fs::write(&file, network).unwrap();
-        let mut emulate = world.gtp("emulator", &["emulate", file.to_str().unwrap(), "--json"]);
-        let mut child = emulate.stdout(Stdio::piped()).spawn().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut first = String::new();
-        out.read_line(&mut first).unwrap();
-        // Keeps the pipe open, and empty.
-        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
-        let first: Value = serde_json::from_str(&first).unwrap();
-        let listen = first["paths"]["p"].as_str().unwrap();
-        Relay { child, port: listen.rsplit(':').next().unwrap().parse().unwrap() }
-    }
-
-    fn doctor(&self, world: &World, path: &str) -> Output {
-        let url = format!("gtp://127.0.0.1:{}/{path}", self.port);
-        world.run("client", &["doctor", "--json", "--accept-new", &url])
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// What `gtp doctor` says of an object behind a path.
+fn doctor_behind(relay: &Relay, world: &World, path: &str) -> Output {
+    world.run("client", &["doctor", "--json", "--accept-new", &relay.url(path)])
 }
 
 #[test]
@@ -338,8 +309,8 @@ fn a_path_on_which_long_packets_vanish_is_told() {
     let world = World::new();
     world.export("a", 2_000_000);
     let server = world.serve("server", &["--public"]);
-    let relay = Relay::to(&world, &server, "mtu = \"1400B\"");
-    let output = relay.doctor(&world, "a");
+    let relay = relay_to(&world, &server, "mtu = \"1400B\"");
+    let output = doctor_behind(&relay, &world, "a");
     row(&output, "path mtu", "warning");
     row(&output, "udp", "ok");
 }
@@ -353,10 +324,10 @@ fn a_policer_is_suspected_where_packets_are_lost_and_none_is_delayed() {
     world.export("a", 40_000_000);
     let server = world.serve("server", &["--public"]);
     let policer = "delay = \"10ms\"\npolicer = { rate = \"10Mbit\", bucket = \"20ms\" }";
-    let relay = Relay::to(&world, &server, policer);
+    let relay = relay_to(&world, &server, policer);
     let mut delayed = Vec::new();
     for _ in 0..4 {
-        let path = row(&relay.doctor(&world, "a"), "path", "warning");
+        let path = row(&doctor_behind(&relay, &world, "a"), "path", "warning");
         let found = says(&path, "found");
         assert!(found.contains("packets are lost"), "{path}");
         assert!(found.ends_with("limited by the path"), "{path}");

@@ -3,6 +3,7 @@
 
 pub mod hosts;
 pub mod ports;
+pub mod relay;
 pub mod sshd;
 
 use std::io::{BufRead, BufReader, Read, Write};
