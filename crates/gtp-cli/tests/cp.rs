@@ -510,7 +510,7 @@ fn a_far_end_whose_answers_nobody_reads_ends_when_its_input_does() {
     drop(from);
     // The second link of this number is answered, which fails.
     to.write_all(&b"O\x80\0\0\0\0\0".repeat(2)).unwrap();
-    // Its input is read all the same.
+    // It still reads its input.
     let writing = std::thread::spawn(move || to.write_all(&vec![b'\n'; 16 << 20]));
     wait_for("the far end's end", || far.try_wait().unwrap().is_some());
     writing.join().unwrap().unwrap();

@@ -57,6 +57,12 @@ async fn hear(mut heard: mpsc::Receiver<Heard>, links: &Links, orders: mpsc::Sen
     }
     // This stops the transfer, which waits for orders; then this end is over.
     drop(orders);
+    stop_deadline().await;
+}
+
+/// The deadline of a transfer that is to stop. It runs beside the transfer, whose own end comes
+/// first unless its peer does not answer; nothing waits for the time itself.
+async fn stop_deadline() {
     tokio::time::sleep(STOP_SPAN).await;
 }
 
@@ -107,7 +113,7 @@ async fn heed(orders: &mut mpsc::Receiver<Say>, stopper: &Stopper) {
         Some(Say::Send(_)) | None => FailureKind::Interrupted,
     };
     stopper.stop(kind);
-    tokio::time::sleep(STOP_SPAN).await;
+    stop_deadline().await;
 }
 
 /// Starts the transfer that the near end has described.

@@ -1,13 +1,13 @@
 //! How many descriptors a process here may have open.
 //!
-//! Commands raise the soft limit to the hard one themselves, so that only the hard one counts. What
-//! holds descriptors is not looked at.
+//! Commands raise the soft limit to the hard one themselves, so that only the hard one counts. This
+//! does not look at who holds descriptors.
 
 use super::finding::Finding;
 
 const CHECK: &str = "descriptors";
 
-/// Asks the kernel; commands raise the soft limit to the hard one themselves.
+/// Judges the hard limit of this process.
 pub fn check() -> Finding {
     judge(gtp_sys::descriptors::limit())
 }

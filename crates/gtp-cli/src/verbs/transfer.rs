@@ -163,7 +163,8 @@ pub async fn watch(
     ended
 }
 
-/// Waits until the time that the user allows is over; for ever if that is not limited.
+/// Waits until the time that the user allows (`--time-limit`) is over; for ever if that is not
+/// limited. It runs beside the transfer, whose end comes first if it is in time.
 pub async fn time_limit(args: &TransferArgs) {
     match args.time_limit {
         Some(limit) => tokio::time::sleep(limit).await,

@@ -35,7 +35,7 @@ pub fn judge(
             Finding::warning(
                 PATH_MTU,
                 format!(
-                    "{over}: packets of {} bytes are lost without a word, of {} not",
+                    "{over}: packets of {} bytes are lost silently, packets of {} are not",
                     LONG + ip_header(address),
                     SHORT + ip_header(address)
                 ),
@@ -95,7 +95,7 @@ mod tests {
         let hole = judged(Datagrams::NotThere, Some(Datagrams::Pass));
         assert_eq!((hole[0].verdict, hole[1].verdict), (Verdict::Ok, Verdict::Warning));
         assert_eq!(hole[1].check, PATH_MTU);
-        assert!(hole[1].found.contains("1477 bytes") && hole[1].found.contains("of 1257 not"));
+        assert!(hole[1].found.contains("1477 bytes") && hole[1].found.contains("of 1257 are not"));
         for (datagrams, says, mends) in [
             (Datagrams::NotThere, "UDP out is blocked", "dport 4811"),
             (Datagrams::NotBack, "UDP in is blocked", "sport 4811"),

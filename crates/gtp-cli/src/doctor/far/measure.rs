@@ -65,6 +65,7 @@ async fn fetch(args: &DoctorArgs, url: &Url, host: &Host) -> Result<Seen, gtp::F
 async fn watch(mut transfer: Transfer) -> Result<Seen, gtp::Failure> {
     let clock = Clock::start();
     let asked = clock.now();
+    // How long a path is measured: the object's own end comes first if it is short.
     let (mut look, mut over) = (interval(LOOK), std::pin::pin!(sleep(LONGEST)));
     let mut course = Course::default();
     loop {
