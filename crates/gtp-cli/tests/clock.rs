@@ -7,10 +7,12 @@ use std::process::{Command, Stdio};
 
 use common::{Serving, World, bytes};
 
-/// The command with a wall clock of 1969; monotonic clocks are left alone.
+/// The command with a wall clock of 1969; monotonic clocks are left alone. `faketime` runs it as a
+/// process of its own, which ends with it.
 fn before_1970(command: &Command) -> Command {
     let mut faked = Command::new("faketime");
     faked.args(["--exclude-monotonic", "1969-06-01 12:00:00"]);
+    faked.args(["setpriv", "--pdeathsig", "KILL"]);
     faked.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
     faked.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     faked.current_dir(command.get_current_dir().unwrap());
