@@ -22,13 +22,14 @@ use gtp_net::messages::{
     Verb,
 };
 use gtp_net::server::{
-    Admission, Changes, EVENTS, Limits, ServeConfig, Server, ServerEvent, Writing,
+    Admission, Changes, EVENTS, Limits, ServeConfig, Server, ServerEvent, WhyRefused, Writing,
 };
 use gtp_net::trust::{HostAddress, HostTrust, Strangers};
 use gtp_store::SinkOptions;
 use hostile::{Client, an_open, entry, file, host, tree, unchecked};
 use raw_client::RawClient;
 use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
@@ -344,6 +345,21 @@ async fn a_file_of_absurd_size_takes_no_space_before_its_bytes_come() {
     assert!(matches!(said, Some(Message::Ready(_) | Message::Fault(_))), "{said:?}");
     assert!(used() < before + (1 << 20));
     world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_client_of_no_common_version_is_told_apart_from_one_that_proves_no_key() {
+    let mut world = World::new(Writing::Refused, Limits::default()).await;
+    let mut open = an_open(get(b"a"));
+    open.version = 0;
+    let mut channel = world.connect(&world.friend).await.unwrap();
+    assert!(channel.open(open).await.is_err());
+    let Some(ServerEvent::Refused { reason, .. }) = world.events.recv().await else { panic!() };
+    assert_eq!(reason, WhyRefused::Version);
+    let mut garbage = world.dial(1).await;
+    garbage.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let Some(ServerEvent::Refused { reason, .. }) = world.events.recv().await else { panic!() };
+    assert_eq!(reason, WhyRefused::NoKey);
 }
 
 #[tokio::test]
