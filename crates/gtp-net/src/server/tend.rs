@@ -1,8 +1,10 @@
 //! Answers `tree`: surveys a whole tree, and changes it step by step for a client that may write.
 //!
 //! No datagram is sent. One question is answered at a time, by a thread that may block, and the
-//! client is told meanwhile that this goes on. A survey takes the same memory however large the
-//! tree is: its pages wait for a client that reads slowly, and so does the walk.
+//! client is told meanwhile that this goes on. A survey's memory does not grow with what a tree
+//! holds: its pages wait for a client that reads slowly, and so does the walk; of a directory that
+//! the client may have too, at most 1 MiB of nodes are held back. What a survey keeps is the names
+//! in the directory that it reads, and a number for each file with several names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -276,7 +278,9 @@ struct Known {
     dir: String,
     /// These nodes.
     held: Vec<Node>,
-    /// Whether there are more nodes in it than are summed up.
+    /// Bytes of these nodes, about.
+    held_bytes: usize,
+    /// Whether there are more nodes in it than are held back.
     is_large: bool,
 }
 
@@ -285,8 +289,26 @@ impl Known {
         let (sums, key) = (&sums.sums, sums.key.as_slice().try_into().ok()?);
         let (sums, _) = sums.as_chunks();
         let sums = sums.iter().copied().zip(0..).collect();
-        let (dir, held) = (String::new(), Vec::new());
-        Some(Known { summing: Summing::new(key), sums, dir, held, is_large: false })
+        let (summing, dir, held) = (Summing::new(key), String::new(), Vec::new());
+        Some(Known { summing, sums, dir, held, held_bytes: 0, is_large: false })
+    }
+
+    /// Holds a node back.
+    fn hold(&mut self, node: Node) {
+        self.held_bytes += node_bytes(&node);
+        self.held.push(node);
+        self.is_large = self.held.len() > SUMMED_MAX || self.held_bytes > HELD_BYTES_MAX;
+    }
+
+    /// The nodes that were held back.
+    fn release(&mut self) -> Vec<Node> {
+        self.held_bytes = 0;
+        std::mem::take(&mut self.held)
+    }
+
+    /// Whether so many files with several names were met that no more directories are summed up.
+    fn is_full(&self) -> bool {
+        self.summing.shared_files() > SHARED_FILES_MAX
     }
 }
 
@@ -357,7 +379,9 @@ impl Telling {
         if is_next && !self.leave_dir() {
             return false;
         }
-        let Some(known) = &mut self.known else { return true };
+        // Within a directory whose nodes are held back, there is a bound already.
+        self.known.take_if(|known| known.held.is_empty() && known.is_full());
+        let Some(known) = &mut self.known else { return self.tell(&node) };
         if is_next {
             holder(node.name()).clone_into(&mut known.dir);
         }
@@ -365,8 +389,7 @@ impl Telling {
             known.summing.pass(std::slice::from_ref(&node));
             return self.tell(&node);
         }
-        known.held.push(node);
-        known.is_large = known.held.len() > SUMMED_MAX;
+        known.hold(node);
         if known.is_large { self.tell_held() } else { true }
     }
 
@@ -387,7 +410,7 @@ impl Telling {
     /// Tells that a directory holds what the client has said; whether the client is still there.
     fn tell_alike(&mut self, number: u32) -> bool {
         let Some(known) = &mut self.known else { return true };
-        let held = std::mem::take(&mut known.held);
+        let held = known.release();
         let same = held.iter().filter_map(|node| node.same);
         let same: Vec<u64> = same.map(|same| short(&mut self.same, same)).collect();
         let owner = |node: &Node| TreeOwner { uid: node.uid, gid: node.gid };
@@ -405,7 +428,7 @@ impl Telling {
 
     fn tell_held(&mut self) -> bool {
         let Some(known) = &mut self.known else { return true };
-        let held = std::mem::take(&mut known.held);
+        let held = known.release();
         known.summing.pass(&held);
         held.iter().all(|node| self.tell(node))
     }
@@ -454,6 +477,12 @@ impl Telling {
         self.to.blocking_send(std::mem::take(&mut self.waiting)).is_ok()
     }
 }
+
+/// Bytes of nodes that are held back of a directory, about; of one with more, all are told.
+const HELD_BYTES_MAX: usize = 1 << 20;
+
+/// Files with several names that a survey with sums meets; what comes behind more is told in full.
+const SHARED_FILES_MAX: usize = 1 << 16;
 
 /// A short number in place of a long one that names of one file share.
 fn short(all: &mut HashMap<u64, u64>, same: u64) -> u64 {
@@ -607,6 +636,56 @@ mod tests {
         assert!(number("a/z").is_some() && number("a/z") == number("c/same"));
         let all: usize = told(dir.path(), None).iter().map(|page| page.nodes.len()).sum();
         assert_eq!(all, now.len());
+    }
+
+    /// What a server holds back for a client that has said sums, once these nodes have come, and
+    /// how many it has counted. The walk's turn is given back: another walk may wait for it.
+    fn held_back(nodes: impl Iterator<Item = Node>) -> (Option<Known>, u64) {
+        let (to, _from) = channel(1_000);
+        let sums = TreeSums { key: vec![3; 32], sums: Vec::new() };
+        let (hashes, xattrs, acls, packs) = (false, false, false, None);
+        let wanted = TreeWanted { hashes, xattrs, acls, packs, sums: Some(sums) };
+        let pace = Pace::begin(Party::of(0, std::net::Ipv4Addr::LOCALHOST.into()));
+        let mut telling = Telling::new(to, pace, &wanted);
+        for node in nodes {
+            assert!(telling.take(Surveyed::Node(Box::new(node))));
+        }
+        (telling.known, telling.told)
+    }
+
+    /// An empty file, one of several names if it has a number.
+    fn file(name: &str, same: Option<u64>) -> Node {
+        let mtime = gtp_store::Mtime::new(1, 2).unwrap();
+        let (path, kind) = (Some(RelPath::new(name).unwrap()), gtp_store::replica::NodeKind::File);
+        let (hash, xattrs) = (None, Vec::new());
+        Node { path, kind, size: 0, mode: 0, mtime, uid: 0, gid: 0, same, hash, xattrs }
+    }
+
+    #[test]
+    fn of_a_directory_no_more_than_a_bounded_number_of_bytes_is_held_back() {
+        let xattr = || ("user.x".to_owned(), vec![0; 60_000]);
+        let large = |name: &str| Node { xattrs: vec![xattr()], ..file(name, None) };
+        let held_of = |count: u32| {
+            let nodes = (0..count).map(|number| large(&format!("d/{number:02}")));
+            held_back(nodes).0.unwrap()
+        };
+        let few = held_of(17);
+        assert!(!few.is_large && few.held.len() == 17);
+        let many = held_of(30);
+        assert!(many.is_large && many.held.is_empty() && many.held_bytes == 0);
+    }
+
+    #[test]
+    fn no_more_is_summed_up_behind_a_bounded_number_of_files_with_several_names() {
+        let all = |count: u64| {
+            let names = (0..count).map(|number| file(&format!("{number}/f"), Some(number)));
+            names.chain([file("z/f", None)])
+        };
+        let most = SHARED_FILES_MAX as u64;
+        let (known, _) = held_back(all(most));
+        assert!(known.is_some());
+        let (known, told) = held_back(all(most + 2));
+        assert!(known.is_none() && told == most + 3);
     }
 
     #[tokio::test]

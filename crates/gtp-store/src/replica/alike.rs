@@ -16,12 +16,15 @@ pub const SUMMED_MAX: usize = 4_096;
 /// The sum of a directory. Two that differ have one sum by chance in 2^64 cases.
 pub type DirSum = [u8; 8];
 
+/// The hash of a name, under the key of the sums.
+type FirstName = [u8; 16];
+
 /// Sums up the directories of a tree in the order of a walk.
 #[derive(Debug)]
 pub struct Summing {
     key: [u8; 32],
-    /// For each file with several names, the name that the walk met first.
-    first_names: HashMap<u64, String>,
+    /// For each file with several names, a hash of the name that the walk met first.
+    first_names: HashMap<u64, FirstName>,
 }
 
 impl Summing {
@@ -34,9 +37,16 @@ impl Summing {
     pub fn pass(&mut self, nodes: &[Node]) {
         for node in nodes {
             if let Some(same) = node.same {
-                self.first_names.entry(same).or_insert_with(|| node.name().to_owned());
+                let name =
+                    || hashed(blake3::Hasher::new_keyed(&self.key).update(node.name().as_bytes()));
+                self.first_names.entry(same).or_insert_with(name);
             }
         }
+    }
+
+    /// Returns how many files with several names have been met, of each of which a hash is kept.
+    pub fn shared_files(&self) -> usize {
+        self.first_names.len()
     }
 
     /// Returns the sum of a directory that holds just these nodes, which are sorted by name.
@@ -47,9 +57,7 @@ impl Summing {
         for node in nodes {
             self.put_node(&mut hasher, node);
         }
-        let mut sum = DirSum::default();
-        hasher.finalize_xof().fill(&mut sum);
-        sum
+        hashed(&hasher)
     }
 
     fn put_node(&self, hasher: &mut blake3::Hasher, node: &Node) {
@@ -66,7 +74,7 @@ impl Summing {
         let mtime = node.mtime;
         hasher.update(&mtime.secs().to_le_bytes()).update(&mtime.nanos().to_le_bytes());
         let first = node.same.and_then(|same| self.first_names.get(&same));
-        put(hasher, first.map_or(&[], |first| first.as_bytes()));
+        put(hasher, first.map_or(&[][..], |first| &first[..]));
         put(hasher, node.hash.as_ref().map_or(&[], |hash| &hash[..]));
         hasher.update(&(node.xattrs.len() as u64).to_le_bytes());
         for (name, value) in &node.xattrs {
@@ -74,6 +82,13 @@ impl Summing {
             put(hasher, value);
         }
     }
+}
+
+/// The first bytes of a hash.
+fn hashed<const N: usize>(hasher: &blake3::Hasher) -> [u8; N] {
+    let mut bytes = [0; N];
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
 }
 
 /// Bytes with their number before them, so that no two series of bytes are one.
