@@ -45,7 +45,13 @@ pub fn tree(names: &[&str]) -> Lie {
 }
 
 fn end(nodes_total: u64) -> Message {
-    Message::TreeEnd(TreeEnd { nodes_total, is_there: true, may_own: true })
+    Message::TreeEnd(TreeEnd {
+        nodes_total,
+        is_there: true,
+        may_own: true,
+        small_max: None,
+        alone: None,
+    })
 }
 
 /// Answers each client with this lie, one client after the other, each until it goes. Never ends

@@ -3,10 +3,10 @@
 //! Each test has a tree with something beside it that must stay as it is.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
-use gtp_store::replica::{Asked, Deed, Dress, Node, NodeKind, Replica, Seen, Surveyed};
+use gtp_store::replica::{Asked, Deed, Dress, Node, NodeKind, Replica, SMALL_MAX, Seen, Surveyed};
 use gtp_store::{BLOCK, Mtime, RelPath};
 use proptest::prelude::*;
 
@@ -74,6 +74,8 @@ fn no_step_leads_through_a_link() {
         Deed::HardLink { path: path("out/new"), to: path("a") },
         Deed::HardLink { path: path("new"), to: path("file") },
         Deed::Dig { path: path("file") },
+        written("out/new", b"x"),
+        written("file", b"x"),
         Deed::Dress(dress),
     ] {
         assert!(replica.apply(&deed).is_err(), "{deed:?}");
@@ -87,6 +89,48 @@ fn no_step_leads_through_a_link() {
         beside.modified().unwrap(),
         std::time::UNIX_EPOCH + std::time::Duration::from_secs(1)
     );
+}
+
+/// A step that writes a file.
+fn written(name: &str, content: &[u8]) -> Deed {
+    let mtime = Mtime::new(1_000_000_000, 5).unwrap();
+    Deed::Write { path: path(name), content: content.to_vec(), mode: 0o640, mtime }
+}
+
+#[test]
+fn a_file_that_a_step_writes_replaces_a_file_and_nothing_else_and_stays_if_the_step_fails() {
+    let (dir, replica) = world();
+    let at = |name: &str| dir.path().join("t").join(name);
+    fs::hard_link(at("a"), at("other")).unwrap();
+    let before = fs::read(at("a")).unwrap();
+    for name in ["a", "d/new"] {
+        replica.apply(&written(name, b"now")).unwrap();
+        let about = fs::metadata(at(name)).unwrap();
+        let mtime = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5);
+        assert_eq!(fs::read(at(name)).unwrap(), b"now", "{name}");
+        assert_eq!((about.mode() & 0o7777, about.modified().unwrap()), (0o640, mtime), "{name}");
+    }
+    assert_eq!(fs::read(at("other")).unwrap(), before, "another name of the old file");
+    let long = vec![0; SMALL_MAX + 1];
+    for deed in [written("a", &long), written("d", b"x"), written("gone/x", b"x")] {
+        assert!(replica.apply(&deed).is_err(), "{}", deed.name());
+    }
+    assert!(fs::read(at("a")).unwrap() == b"now" && at("d/f").exists());
+    let left = fs::read_dir(at("")).unwrap().flatten().map(|entry| entry.file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("gtp-")));
+}
+
+#[test]
+fn a_file_is_read_for_a_step_only_as_it_was_seen() {
+    let (dir, replica) = world();
+    let (was, content) = (seen(&replica, "a"), fs::read(dir.path().join("t/a")).unwrap());
+    assert_eq!(replica.read_seen(&path("a"), was), Some(content));
+    fs::write(dir.path().join("t/a"), b"changed since").unwrap();
+    assert_eq!(replica.read_seen(&path("a"), was), None);
+    fs::write(dir.path().join("t/a"), vec![0; SMALL_MAX + 1]).unwrap();
+    assert_eq!(replica.read_seen(&path("a"), seen(&replica, "a")), None);
+    assert_eq!(replica.read_seen(&path("file"), Seen::Link), None);
+    assert_eq!(replica.read_seen(&path("gone"), was), None);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! trees at a server by sessions that carry no data.
 
 use std::collections::{BTreeSet, HashSet};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,13 +14,14 @@ use std::time::Duration;
 pub use gtp_net::client::{OwnTree, Purpose};
 use gtp_net::client::{Survey, TreeSession, Url};
 use gtp_net::flows::{Failure, FailureKind, next_change_shows};
+pub use gtp_net::flows::{When, read_small};
 use gtp_net::identity::Fingerprint;
 use gtp_store::replica::{
-    Asked, ChosenSink, Deed, Fault, Node, Replica, SUMMED_MAX, Summing, Surveyed,
+    Asked, ChosenSink, Deed, Fault, Node, Replica, SUMMED_MAX, Seen, Summing, Surveyed,
 };
 use gtp_store::{
     BLOCK, BlockSink, BlockSource, Destination, Existing, Export, FileSink, FileSource, Kind,
-    MadeDir, Manifest, RelPath, SinkError, SinkOptions, Value, new_framed,
+    MadeDir, Manifest, RelPath, RootKind, SinkError, SinkOptions, Value, new_framed,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
@@ -141,22 +143,28 @@ impl Tree {
         self
     }
 
-    /// Returns what the tree holds.
+    /// Returns what the tree holds, or of its own directory one name alone.
     ///
     /// # Errors
     /// A [`Failure`] if the server refuses, or the tree cannot be read.
-    pub async fn survey(&self, host: &Host, asked: Asked) -> Result<Survey, Failure> {
+    pub async fn survey(
+        &self,
+        host: &Host,
+        asked: Asked,
+        only: Option<&RelPath>,
+    ) -> Result<Survey, Failure> {
         if let Some((session, survey)) = self.early_survey().await? {
             self.rest(session);
             return Ok(survey);
         }
         if let Some(mut session) = self.wake().await {
-            let survey = session.survey(asked).await?;
+            let survey = session.survey(asked, only).await?;
             self.rest(session);
             return Ok(survey);
         }
         let terms = self.asked.terms(host)?;
         let (url, purpose) = (&self.url, self.purpose);
+        let asked = (asked, only);
         let opened = TreeSession::open_and_survey(&host.endpoint, url, &terms, purpose, asked);
         let (session, survey) = opened.await?;
         self.rest(session);
@@ -217,6 +225,23 @@ impl Tree {
         Ok(all)
     }
 
+    /// Returns the contents of small files, each if it is what was seen; `None` for one that is
+    /// not, or that the server does not tell.
+    ///
+    /// # Errors
+    /// A [`Failure`] if the session breaks, or the server answers what was not asked.
+    pub async fn contents(
+        &self,
+        host: &Host,
+        files: &[(RelPath, Seen)],
+        when: When,
+    ) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+        let mut session = self.session(host).await?;
+        let contents = session.contents(files, when).await?;
+        self.rest(session);
+        Ok(contents)
+    }
+
     /// Ends the session with the server, if there is one.
     pub async fn close(&self) {
         if let Some(session) = self.wake().await {
@@ -259,7 +284,19 @@ impl Tree {
 /// # Errors
 /// [`FailureKind::Missing`] and the like if the tree's own directory cannot be read.
 pub fn survey_here(replica: &Replica, asked: Asked) -> Result<Survey, Failure> {
-    let mut survey = walk_here(replica, asked)?;
+    survey_name_here(replica, asked, None)
+}
+
+/// The same of one name in the tree's own directory alone, if there is one. Blocks.
+///
+/// # Errors
+/// As [`survey_here`].
+pub fn survey_name_here(
+    replica: &Replica,
+    asked: Asked,
+    only: Option<&RelPath>,
+) -> Result<Survey, Failure> {
+    let mut survey = walk_here(replica, asked, only)?;
     sort(&mut survey.nodes);
     Ok(survey)
 }
@@ -269,7 +306,7 @@ pub fn survey_here(replica: &Replica, asked: Asked) -> Result<Survey, Failure> {
 /// # Errors
 /// As [`survey_here`].
 pub fn survey_and_sum(replica: &Replica, asked: Asked) -> Result<(Survey, OwnTree), Failure> {
-    let mut survey = walk_here(replica, asked)?;
+    let mut survey = walk_here(replica, asked, None)?;
     let key = OwnTree::draw_key();
     let (mut summing, mut sums) = (Summing::new(key), Vec::new());
     // A walk takes directory after directory; the tree's own directory is in none.
@@ -296,15 +333,19 @@ fn sort(nodes: &mut [Node]) {
     nodes.sort_by(|one, other| one.name().cmp(other.name()));
 }
 
-fn walk_here(replica: &Replica, asked: Asked) -> Result<Survey, Failure> {
+fn walk_here(replica: &Replica, asked: Asked, only: Option<&RelPath>) -> Result<Survey, Failure> {
     let mut survey = Survey { may_own: Replica::may_own(), ..Survey::default() };
-    let walked = replica.survey(asked, &mut |found| {
+    let each = &mut |found| {
         match found {
             Surveyed::Node(node) => survey.nodes.push(*node),
             Surveyed::LeftOut(left_out) => survey.left_out.push(left_out),
         }
         true
-    });
+    };
+    let walked = match only {
+        Some(name) => replica.survey_name(asked, name, each),
+        None => replica.survey(asked, each),
+    };
     survey.is_there = walked.map_err(|error| {
         let kind = match error.kind() {
             std::io::ErrorKind::NotFound => FailureKind::Missing,
@@ -358,21 +399,42 @@ impl Chosen {
 
     /// A sink for the chosen files of an object, in a tree here.
     fn sink(&self, replica: &Replica, whole: &Manifest) -> Result<ChosenSink, SinkError> {
-        self.compare(whole);
         let root = replica.open_root().map_err(std::io::Error::from);
         let root = root.map_err(|error| SinkError::Unsuitable(error.to_string()))?;
         let gone = || SinkError::Unsuitable("the destination is not there any more".into());
-        let destination = Destination::into_open(root.ok_or_else(gone)?, ".", MadeDir::There);
+        let root = root.ok_or_else(gone)?;
+        if whole.root_kind == RootKind::File {
+            return self.sink_of_file(root, whole);
+        }
+        self.compare(whole);
+        let destination = Destination::into_open(root, ".", MadeDir::There);
         let chosen = |path: &str| self.has(path);
         let part = ChosenSink::part(whole, &chosen);
-        // Which files are to be replaced has been decided.
-        let options = SinkOptions { existing: Existing::Replace, ..SinkOptions::default() };
-        let mut inner = FileSink::open(destination, part, options)?;
+        let mut inner = FileSink::open(destination, part, replacing())?;
         for (path, values) in &self.values {
             inner.take_over(path, values)?;
         }
         Ok(ChosenSink::new(inner, whole, &chosen))
     }
+
+    /// A sink for an object that is the one chosen file, which goes into this directory.
+    fn sink_of_file(&self, root: OwnedFd, whole: &Manifest) -> Result<ChosenSink, SinkError> {
+        let other = || SinkError::Unsuitable("another file than was chosen comes".into());
+        let ([file], [entry]) = (&self.files[..], &whole.entries[..]) else { return Err(other()) };
+        let name = RelPath::new(file).map_err(|_| other())?;
+        let destination = Destination::beneath_open(root, ".", name, RootKind::File);
+        let all = |_: &str| true;
+        let mut inner = FileSink::open(destination, ChosenSink::part(whole, &all), replacing())?;
+        for (_, values) in &self.values {
+            inner.take_over(&entry.path, values)?;
+        }
+        Ok(ChosenSink::new(inner, whole, &all))
+    }
+}
+
+/// Which files are to be replaced has been decided.
+fn replacing() -> SinkOptions {
+    SinkOptions { existing: Existing::Replace, ..SinkOptions::default() }
 }
 
 impl Get {

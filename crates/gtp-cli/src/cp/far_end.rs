@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::follow::{Ask, tell_changes};
 use super::hello::{
     self, ADDRESSES_MAX, Answer, Failed, LINE_MAX, Object, Ready, Receive, Request, Want,
 };
@@ -125,10 +126,14 @@ async fn serve_request(
     if let Want::Send(paths) = &request.want {
         return send::run(args, paths, heard).await;
     }
-    let (_host, server, ready) = open(args, request).await?;
+    let (_host, server, ready, root) = open(args, request).await?;
     let place = Place::of(request, &ready);
+    let watchable = match (&request.want, &ready.found[..]) {
+        (Want::Read(_), [one]) => Some(root.join(&one.path)),
+        _ => None,
+    };
     say(&Answer::Ready(ready))?;
-    attend(server, place, heard).await;
+    attend(server, (place, watchable), heard).await;
     Ok(())
 }
 
@@ -191,7 +196,11 @@ async fn run_command(
 
 /// Serves until the near end is gone, or silent for too long, or has ended its session over the
 /// link without TLS in order.
-async fn attend(mut server: RunningServer, place: Option<Place>, mut heard: mpsc::Receiver<Heard>) {
+async fn attend(
+    mut server: RunningServer,
+    (place, watchable): (Option<Place>, Option<PathBuf>),
+    mut heard: mpsc::Receiver<Heard>,
+) {
     let (links, writing) = Links::over(tokio::io::stdout());
     // A task of its own: if nobody reads the pipe any more it ends, and the near end is still
     // listened to until it is gone.
@@ -200,6 +209,9 @@ async fn attend(mut server: RunningServer, place: Option<Place>, mut heard: mpsc
         port: server.address().port(),
         voucher: server.voucher(),
         place,
+        watchable,
+        following: None,
+        is_served: false,
         served: None,
         answers: None,
     };
@@ -209,7 +221,13 @@ async fn attend(mut server: RunningServer, place: Option<Place>, mut heard: mpsc
         () = ends.attend(&mut heard, &links) => {}
         () = own_end => {}
     }
-    server.stop().await;
+    if let Some(following) = &ends.following {
+        following.abort();
+    }
+    // A near end that has ended its session needs nothing more, so no other session has to end.
+    if !ends.is_served {
+        server.stop().await;
+    }
     // The last answer may still be on its way to the pipe.
     if let Some(answers) = ends.answers.take() {
         let answered = async {
@@ -231,6 +249,12 @@ struct LinkEnds {
     voucher: Voucher,
     /// What the link without TLS leads to, once.
     place: Option<Place>,
+    /// The directory that the near end may have watched, once.
+    watchable: Option<PathBuf>,
+    /// Tells of its changes.
+    following: Option<JoinHandle<()>>,
+    /// Whether the near end has ended its session over that link.
+    is_served: bool,
     /// Told when the near end has ended its session over that link.
     served: Option<oneshot::Receiver<()>>,
     /// Moves what is answered over that link into the pipe.
@@ -268,7 +292,10 @@ impl LinkEnds {
                 Ok(Some(Heard::More(bytes))) => Some(bytes),
                 Ok(Some(Heard::Request(_)) | None) | Err(_) => None,
             },
-            () = served => None,
+            () = served => {
+                self.is_served = true;
+                None
+            }
         }
     }
 
@@ -281,13 +308,24 @@ impl LinkEnds {
                     let server = (Ipv4Addr::LOCALHOST, self.port).into();
                     links.connect(number, Some(server)).await;
                 }
-                frame
-                @ (Frame::Data(..) | Frame::Taken(..) | Frame::End(_) | Frame::Message(_)) => {
+                Frame::Message(bytes) => self.follow(&bytes, links)?,
+                frame @ (Frame::Data(..) | Frame::Taken(..) | Frame::End(_)) => {
                     links.handle(frame)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Does what the near end asks by a message.
+    fn follow(&mut self, bytes: &[u8], links: &Links) -> Result<(), NoFrame> {
+        match (Ask::decode(bytes), self.watchable.take()) {
+            (Some(Ask::Watch), Some(root)) => {
+                self.following = Some(tokio::spawn(tell_changes(root, links.clone())));
+                Ok(())
+            }
+            _ => Err(NoFrame),
+        }
     }
 
     /// Has the server take the link without TLS, which may begin once.
@@ -304,11 +342,11 @@ impl LinkEnds {
     }
 }
 
-/// Opens what is asked for.
+/// Opens what is asked for; the last returned is the directory that is exported.
 async fn open(
     args: &FarEndArgs,
     request: &Request,
-) -> Result<(Host, RunningServer, Ready), Failure> {
+) -> Result<(Host, RunningServer, Ready, PathBuf), Failure> {
     let Found { root, objects } = match &request.want {
         Want::Read(paths) => to_read(&home(), paths)?,
         Want::Write(path) | Want::Tree(path) => to_write(&home(), path)?,
@@ -318,7 +356,7 @@ async fn open(
     let identity = Identity::generate();
     let key = identity.fingerprint();
     let host = host(&args.host).identity(identity).start()?;
-    let mut server = Server::export(root);
+    let mut server = Server::export(root.clone());
     server = match &request.want {
         Want::Read(_) => server.only_reader(request.key),
         Want::Write(_) => server.only_writer(request.key),
@@ -332,10 +370,10 @@ async fn open(
     }
     let listen = async |at| server.clone().listen(at).start(&host).await;
     let running = listen_on(request.ports, listen).await?;
-    let version = hello::with_bare_link(env!("CARGO_PKG_VERSION"));
+    let version = hello::with_abilities(env!("CARGO_PKG_VERSION"));
     let port = running.address().port();
     let ready = Ready { version, key, addresses: addresses(), port, found: objects };
-    Ok((host, running, ready))
+    Ok((host, running, ready, root))
 }
 
 /// What another far end may write: at the place alone, and beneath it what it was asked for.

@@ -321,20 +321,38 @@ fn malformed(why: impl fmt::Display) -> Bad {
 const PATH_MAX: usize = 4_096;
 const NAME_MAX: usize = 255;
 
-/// Whether the far end of this release takes the link without TLS.
-pub fn takes_bare_link(version: &str) -> bool {
-    version.split_once('+').is_some_and(|(_, more)| more.split('.').any(|word| word == BARE))
+/// What a far end can do beside what every one can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// It takes the link without TLS.
+    Bare,
+    /// It watches the tree that it offers.
+    Watch,
 }
 
-/// A release, and that it takes the link without TLS. Other releases skip what they do not know
-/// behind the sign.
-pub fn with_bare_link(version: &str) -> String {
+impl Ability {
+    const ALL: [Ability; 2] = [Ability::Bare, Ability::Watch];
+
+    fn word(self) -> &'static str {
+        match self {
+            Ability::Bare => "bare",
+            Ability::Watch => "watch",
+        }
+    }
+
+    /// Whether the far end of this release has it.
+    pub fn is_of(self, version: &str) -> bool {
+        let word = self.word();
+        version.split_once('+').is_some_and(|(_, more)| more.split('.').any(|said| said == word))
+    }
+}
+
+/// A release with what this far end can do. Other releases skip what they do not know behind the
+/// sign.
+pub fn with_abilities(version: &str) -> String {
     let sign = if version.contains('+') { '.' } else { '+' };
-    format!("{version}{sign}{BARE}")
+    format!("{version}{sign}{}", Ability::ALL.map(Ability::word).join("."))
 }
-
-/// What says so.
-const BARE: &str = "bare";
 
 /// Whether two releases speak one protocol: before 1.0 a minor version may change it, later a major
 /// one.
@@ -569,13 +587,15 @@ mod tests {
     }
 
     #[test]
-    fn a_release_that_takes_the_bare_link_says_so_and_is_compatible_with_one_that_does_not() {
+    fn a_release_with_abilities_says_so_and_is_compatible_with_one_that_has_none() {
         for version in ["0.1.0", "0.1.0+other"] {
-            let said = with_bare_link(version);
-            assert!(takes_bare_link(&said) && !takes_bare_link(version), "{said}");
+            let said = with_abilities(version);
+            for ability in Ability::ALL {
+                assert!(ability.is_of(&said) && !ability.is_of(version), "{said}");
+            }
             assert!(are_compatible(&said, version) && check_version(&said).is_ok());
         }
-        assert!(!takes_bare_link("0.1.0-bare") && !takes_bare_link("0.1.0+barely"));
+        assert!(!Ability::Bare.is_of("0.1.0-bare") && !Ability::Bare.is_of("0.1.0+barely"));
     }
 
     proptest! {

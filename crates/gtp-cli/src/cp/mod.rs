@@ -8,6 +8,7 @@
 
 mod between;
 mod far_end;
+mod follow;
 pub mod hello;
 mod messages;
 pub mod near;
@@ -589,7 +590,7 @@ const PIPE_BYTES: usize = 64 << 10;
 const NAME_SPAN: Duration = Duration::from_secs(2);
 
 /// Time for what the far end has said before it went.
-const LAST_WORDS_SPAN: Duration = Duration::from_secs(1);
+pub const LAST_WORDS_SPAN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

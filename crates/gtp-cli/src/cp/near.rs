@@ -16,15 +16,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncRead, AsyncReadExt, DuplexStream};
 use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdout, Command};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::hello::{self, Answer, Bad, Finder, Message, Ready, Request, Want};
+use super::follow::{Ask, Told};
+use super::hello::{self, Ability, Answer, Bad, Finder, Message, Ready, Request, Want};
 use super::operand::Login;
 use super::program::Program;
 use super::script;
-use super::tunnel::{self, Links, accept_links};
+use super::tunnel::{self, Frame, Links, NoFrame, accept_links};
 use crate::output::aside;
 use crate::shell::quoted;
 use crate::verbs::other;
@@ -55,6 +56,11 @@ pub struct FarEnd {
     writing: JoinHandle<()>,
     /// The port of this machine whose connections ssh carries to the far end's server.
     detour: Option<SocketAddr>,
+    /// Set once nothing more comes from it.
+    has_ended: watch::Receiver<bool>,
+    links: Links,
+    /// What it tells of a tree that it watches; `None` if it cannot.
+    told: Option<mpsc::Receiver<Vec<u8>>>,
     stderr_task: JoinHandle<()>,
 }
 
@@ -81,16 +87,27 @@ pub async fn call(
                     listening().await
                 }
             };
-            if !hello::takes_bare_link(&ready.version) {
+            if !Ability::Bare.is_of(&ready.version) {
                 talk.links.end(tunnel::BARE);
             }
-            return Ok((talk.into_far_end(detour), ready));
+            let watches = match Ability::Watch.is_of(&ready.version) {
+                true => Watches::Yes,
+                false => Watches::No,
+            };
+            return Ok((talk.into_far_end(detour, watches), ready));
         }
         Ok(Answer::Sends(_) | Answer::Failed(_)) => unasked(),
         Err(failure) => failure,
     };
-    talk.into_far_end(None).close().await;
+    talk.into_far_end(None, Watches::No).close().await;
     Err(failure.about(way.login))
+}
+
+/// Whether a far end can watch a tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watches {
+    Yes,
+    No,
 }
 
 /// Starts a far end and waits for its answer.
@@ -302,17 +319,21 @@ impl Talk {
     }
 
     /// A far end that is served; what connects to the listener is carried to its server.
-    fn into_far_end(self, listener: Option<TcpListener>) -> FarEnd {
+    fn into_far_end(self, listener: Option<TcpListener>, watches: Watches) -> FarEnd {
         let Talk { child, links, writing, from, come, stderr_task, .. } = self;
         let detour = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let (end, has_ended) = watch::channel(false);
+        let (tell, told) = mpsc::channel(TOLD);
+        let told = (watches == Watches::Yes).then_some(told);
+        let own = links.clone();
         let keep_alive = tokio::spawn(async move {
             tokio::select! {
-                () = beat(&links) => {}
-                () = hear_links(from, come, &links) => {}
-                () = accept_links(listener, &links) => {}
+                () = beat(&own) => {}
+                () = hear_links(from, come, &own, (tell, &end)) => {}
+                () = accept_links(listener, &own) => {}
             }
         });
-        FarEnd { child, keep_alive, writing, detour, stderr_task }
+        FarEnd { child, keep_alive, writing, detour, has_ended, links, told, stderr_task }
     }
 }
 
@@ -321,6 +342,44 @@ impl FarEnd {
     /// one.
     pub fn detour(&self) -> Option<SocketAddr> {
         self.detour
+    }
+
+    /// Waits until the far end says no more, because it or ssh has ended. Safe to cancel.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut has_ended = self.has_ended.clone();
+        async move {
+            // Whoever would tell is gone only once the far end is closed.
+            let _ = has_ended.wait_for(|&has_ended| has_ended).await;
+        }
+    }
+
+    /// Has the far end watch the tree that was found.
+    ///
+    /// # Errors
+    /// A [`Failure`] if it cannot.
+    pub async fn watch(&self) -> Result<(), Failure> {
+        if self.told.is_none() {
+            return Err(other("--watch: gtp there is too old to watch a tree"));
+        }
+        self.links.say(&Frame::Message(Ask::Watch.encode())).await;
+        Ok(())
+    }
+
+    /// Waits until the tree that the far end watches may have changed, or the far end is gone. Safe
+    /// to cancel.
+    pub async fn changed(&mut self) {
+        let Some(told) = &mut self.told else { return self.ended().await };
+        while let Some(bytes) = told.recv().await {
+            match Told::decode(&bytes) {
+                Some(Told::Changed) => break,
+                Some(Told::Unwatched(why)) => {
+                    aside(format_args!("gtp: {}", gtp_text::of_message(&why)))
+                }
+                None => {}
+            }
+        }
+        // Of changes that have been told already there need be no further round.
+        while told.try_recv().is_ok() {}
     }
 
     /// Whether the far end is gone.
@@ -365,18 +424,43 @@ async fn beat(links: &Links) {
     }
 }
 
-/// Takes in what the far end says of links. Other bytes are read and dropped, so that they do not
-/// fill the pipe. Never ends.
-async fn hear_links(mut from: ChildStdout, mut come: Vec<u8>, links: &Links) {
-    while tunnel::hand_over(&mut come, links).is_ok() {
+/// Takes in what the far end says of links, and tells of its end. Other bytes are read and dropped,
+/// so that they do not fill the pipe. Never ends.
+async fn hear_links(
+    mut from: ChildStdout,
+    mut come: Vec<u8>,
+    links: &Links,
+    (tell, end): (mpsc::Sender<Vec<u8>>, &watch::Sender<bool>),
+) {
+    while take_frames(&mut come, links, &tell).is_ok() {
         if !matches!(from.read_buf(&mut come).await, Ok(1..)) {
             break;
         }
     }
+    drop(tell);
     links.close();
     // It may have ended.
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    end.send_replace(true);
     std::future::pending().await
+}
+
+/// Takes all whole frames off what has come.
+fn take_frames(
+    come: &mut Vec<u8>,
+    links: &Links,
+    tell: &mpsc::Sender<Vec<u8>>,
+) -> Result<(), NoFrame> {
+    while let Some(frame) = Frame::take(come)? {
+        match frame {
+            // One that waits already says as much.
+            Frame::Message(bytes) => drop(tell.try_send(bytes)),
+            frame @ (Frame::Open(_) | Frame::Data(..) | Frame::Taken(..) | Frame::End(_)) => {
+                links.handle(frame)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Asks a child to end.
@@ -506,6 +590,9 @@ const SSH_FAILED: i32 = 255;
 /// Time for the far end's program to answer once it has begun, each time: paths are looked up on
 /// its disks, and an installed program is received.
 const ANSWER_SPAN: Duration = Duration::from_secs(30);
+
+/// What is told of a tree and waits to be heard.
+const TOLD: usize = 4;
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 16 << 10;

@@ -380,17 +380,6 @@ pub async fn accept_links(listener: Option<TcpListener>, links: &Links) {
     std::future::pending().await
 }
 
-/// Takes all whole frames off what has come and hands each to the links.
-///
-/// # Errors
-/// [`NoFrame`].
-pub fn hand_over(come: &mut Vec<u8>, links: &Links) -> Result<(), NoFrame> {
-    while let Some(frame) = Frame::take(come)? {
-        links.handle(frame)?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -405,7 +394,9 @@ mod tests {
     async fn read(mut from: impl tokio::io::AsyncRead + Unpin, links: Links) {
         let mut come = Vec::new();
         while let Ok(1..) = from.read_buf(&mut come).await {
-            hand_over(&mut come, &links).unwrap();
+            while let Some(frame) = Frame::take(&mut come).unwrap() {
+                links.handle(frame).unwrap();
+            }
         }
     }
 

@@ -92,13 +92,14 @@ pub struct SyncArgs {
     #[arg(long, value_name = "SUFFIX", allow_hyphen_values = true)]
     pub suffix: Option<String>,
     /// Leave out what .gtpignore, .ignore and .gitignore in SRC say, by git's rules, where no
-    /// pattern of an option decides; SRC must be on this machine
+    /// pattern of an option decides
     #[arg(long)]
     pub ignore_files: bool,
     /// Remove at DST also what is left out
     #[arg(long)]
     pub delete_excluded: bool,
-    /// Sync again whenever SRC changes, until interrupted; SRC must be on this machine
+    /// Sync again whenever SRC changes, until interrupted; SRC must be on this machine or behind a
+    /// login
     #[arg(long, conflicts_with_all = ["dry_run", "files_from"])]
     pub watch: bool,
     /// Limit of the rate in KiB a second, or with K, M or G that unit: 10M; or limits by the time

@@ -29,20 +29,30 @@ const NAMES: [&str; 3] = [".gtpignore", ".ignore", ".gitignore"];
 /// Longest of them in bytes; a longer one is none that somebody wrote.
 const LENGTH_MAX: u64 = 1 << 20;
 
+/// Such files among the nodes of a survey, in the order in which they are read.
+pub fn found(nodes: &[Node]) -> Vec<&Node> {
+    let mut found: Vec<(usize, &Node)> =
+        nodes.iter().filter_map(|node| Some((rank(node)?, node))).collect();
+    found.sort_by_key(|(rank, node)| (*rank, node.name()));
+    found.into_iter().map(|(_, node)| node).collect()
+}
+
 impl Ignored {
-    /// Reads the files that a survey of the directory `root` has found. Returns as well what could
-    /// not be read, with the reason. Blocks.
-    pub fn read(root: &Path, nodes: &[Node]) -> (Ignored, Vec<String>) {
-        let mut found: Vec<(usize, &str, &str)> = nodes.iter().filter_map(rank).collect();
-        found.sort_unstable();
+    /// The rules of files that [`found`] has found, each with its text as `read` has it. Returns as
+    /// well what could not be read, with the reason.
+    pub fn read(
+        found: Vec<&Node>,
+        mut read: impl FnMut(&Node) -> Result<String, String>,
+    ) -> (Ignored, Vec<String>) {
         let (mut ignored, mut bad) = (Ignored::default(), Vec::new());
-        for (_, dir, path) in found {
-            let (rules, mistakes) = match text(&root.join(path)) {
+        for node in found {
+            let (rules, mistakes) = match read(node) {
                 Ok(text) => rules(&text),
-                Err(error) => (Gitignore::empty(), vec![error.to_string()]),
+                Err(why) => (Gitignore::empty(), vec![why]),
             };
+            let dir = node.name().rsplit_once('/').map_or("", |(dir, _)| dir);
             ignored.dirs.entry(dir.to_owned()).or_default().push(rules);
-            let shown = gtp_text::of_text(path);
+            let shown = gtp_text::of_text(node.name());
             bad.extend(mistakes.into_iter().map(|why| format!("{shown}: {why}")));
         }
         (ignored, bad)
@@ -67,24 +77,40 @@ impl Ignored {
     }
 }
 
-/// Of such a file: its strength, its directory and its path.
-fn rank(node: &Node) -> Option<(usize, &str, &str)> {
-    let path = node.name();
-    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+/// The strength of such a file, the strongest first; `None` for another node.
+fn rank(node: &Node) -> Option<usize> {
+    let name = node.name().rsplit('/').next()?;
     let rank = NAMES.iter().position(|known| *known == name)?;
-    node.is_file().then_some((rank, dir, path))
+    node.is_file().then_some(rank)
 }
 
-/// The content of a file that is no link.
-fn text(path: &Path) -> std::io::Result<String> {
+/// The content of a file here that is no link.
+///
+/// # Errors
+/// Why it cannot be read, for people.
+pub fn text(path: &Path) -> Result<String, String> {
     let no_link = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(no_link).open(path)?;
-    let mut text = String::new();
-    file.take(LENGTH_MAX + 1).read_to_string(&mut text)?;
+    let read = || {
+        let file = OpenOptions::new().read(true).custom_flags(no_link).open(path)?;
+        let mut text = String::new();
+        file.take(LENGTH_MAX + 1).read_to_string(&mut text)?;
+        Ok::<_, std::io::Error>(text)
+    };
+    let text = read().map_err(|error| error.to_string())?;
     match text.len() as u64 > LENGTH_MAX {
-        true => Err(std::io::Error::other("too long for a file of patterns")),
+        true => Err("too long for a file of patterns".into()),
         false => Ok(text),
     }
+}
+
+/// The content of a file elsewhere, as it was told.
+///
+/// # Errors
+/// Why it is not known, for people.
+pub fn told(content: Option<Vec<u8>>) -> Result<String, String> {
+    let content =
+        content.ok_or("it has changed meanwhile, is unreadable, or longer than 64 KiB")?;
+    String::from_utf8(content).map_err(|_| "it is not UTF-8".to_owned())
 }
 
 /// The rules of a text, and what is wrong in it.
@@ -112,7 +138,8 @@ mod tests {
         }
         let replica = gtp::replica::Replica::beneath(dir.path(), None).unwrap();
         let survey = gtp::tree::survey_here(&replica, gtp::replica::Asked::default()).unwrap();
-        let (ignored, bad) = Ignored::read(dir.path(), &survey.nodes);
+        let read = |file: &Node| text(&dir.path().join(file.name()));
+        let (ignored, bad) = Ignored::read(found(&survey.nodes), read);
         assert_eq!(bad, [""; 0]);
         ignored
     }

@@ -11,8 +11,10 @@ mod ignored;
 mod limit;
 mod plan;
 mod side;
+mod small;
 mod timeline;
 mod watch;
+mod watched;
 mod work;
 
 use std::ffi::{OsStr, OsString};
@@ -22,15 +24,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gtp::tree::{EarlySurvey, OwnTree};
-use gtp::{Failure, FailureKind, Fingerprint, Host, Url};
+use gtp::{Failure, FailureKind, Fingerprint, Host, RelPath, Url};
 use tokio::io::DuplexStream;
 use tokio::sync::{oneshot, watch as told};
 
 pub use args::SyncArgs;
+pub use watch::LONGEST_WAIT;
+pub use watched::Watched;
 
-use crate::cp::hello::Want;
+use crate::cp::hello::{Ready, Want};
 use crate::cp::near::FarEnd;
 use crate::cp::operand::{Operand, Remote};
+use crate::cp::paths::is_content;
 use crate::cp::{self, paths};
 use crate::verbs::{host, runtime, transfer};
 use filter::Filter;
@@ -51,9 +56,6 @@ pub fn run(args: SyncArgs) -> Result<ExitCode, Failure> {
     };
     let (from, to) = (Operand::of(from)?, Operand::of(to)?);
     args.backups()?;
-    if args.ignore_files && !matches!(from, Operand::Local(_)) {
-        return Err(usage("--ignore-files needs SRC on this machine"));
-    }
     let runtime = runtime()?;
     let ended = runtime.block_on(async {
         match args.watch {
@@ -89,13 +91,29 @@ struct Ends {
     destination: Side,
     host: Host,
     far: Option<FarEnd>,
+    single: Single,
     /// Set when a copy between directories here is to end.
     stop: Arc<AtomicBool>,
+}
+
+/// Whether a single file or link is followed.
+enum Single {
+    /// No: a tree is.
+    No,
+    /// That of this name. If `may_make` does not hold, the destination must be there.
+    Named { name: RelPath, may_make: bool },
+    /// If a file of this name turns out to be at the source's path, it goes into this directory.
+    Into(String, Box<Side>),
 }
 
 impl Ends {
     async fn find(args: &SyncArgs, from: Operand, to: Operand) -> Result<Ends, Failure> {
         let alone = || host(&args.transfer.host).start();
+        if let Operand::Local(path) = &from
+            && let Some((source, name)) = Here::single(path)?
+        {
+            return Ends::of_file(args, source, name, to).await;
+        }
         match (from, to) {
             (Operand::Local(from), Operand::Local(to)) => {
                 let source = Here::source(&from)?;
@@ -111,10 +129,11 @@ impl Ends {
                 Ends::of((Side::Here(source), destination), alone()?, None)
             }
             (Operand::Address(url), Operand::Local(to)) => {
-                let name = own_name(&url)?;
+                let name = name_at(&url)?;
                 let destination = Here::destination(&to, name.as_deref())?;
                 let source = there(beneath(&url, None)?, None, args, Part::Looked);
-                Ends::of((source, Side::Here(destination)), alone()?, None)
+                let ends = Ends::of((source, Side::Here(destination)), alone()?, None)?;
+                Ok(Ends { single: aside(&to, name), ..ends })
             }
             (Operand::Local(from), Operand::Remote(to)) => {
                 let source = Here::source(&from)?;
@@ -142,7 +161,51 @@ impl Ends {
     #[expect(clippy::unnecessary_wraps, reason = "each way of finding both ends is fallible")]
     fn of(sides: (Side, Side), host: Host, far: Option<FarEnd>) -> Result<Ends, Failure> {
         let stop = Arc::default();
-        Ok(Ends { source: sides.0, destination: sides.1, host, far, stop })
+        let single = Single::No;
+        Ok(Ends { source: sides.0, destination: sides.1, host, far, single, stop })
+    }
+
+    /// The ends of a file or link of this name in `source`, which goes into a directory.
+    async fn of_file(
+        args: &SyncArgs,
+        source: Here,
+        name: RelPath,
+        to: Operand,
+    ) -> Result<Ends, Failure> {
+        if args.files_from.is_some() {
+            return Err(usage("--files-from needs a directory as SRC"));
+        }
+        let (source, part) = (Side::Here(source), args.part_of_destination());
+        let alone = || host(&args.transfer.host).start();
+        let (ends, path) = match to {
+            Operand::Local(to) => {
+                if !to.is_dir() && !is_content(&to.to_string_lossy()) {
+                    return Err(no_directory());
+                }
+                let destination = Side::Here(Here::destination(&to, None)?);
+                (Ends::of((source, destination), alone()?, None)?, "/".to_owned())
+            }
+            Operand::Address(url) => {
+                let destination = there(beneath(&url, None)?, None, args, part);
+                (Ends::of((source, destination), alone()?, None)?, url)
+            }
+            Operand::Remote(Remote { login, path }) => {
+                let want = Want::Tree(path.clone());
+                let called = cp::call_far_end(&args.way, &args.transfer, &login, want).await?;
+                let (host, far, ready) = called;
+                let url = found_place(&ready).and_then(|at| cp::url(&login, &ready, at, true));
+                let url = match url {
+                    Ok(url) => url,
+                    Err(failure) => {
+                        far.close().await;
+                        return Err(failure);
+                    }
+                };
+                let destination = there(url, Some((ready.key, None)), args, part);
+                (Ends::of((source, destination), host, Some(far))?, path)
+            }
+        };
+        Ok(Ends { single: Single::Named { name, may_make: is_content(&path) }, ..ends })
     }
 
     async fn push(
@@ -160,18 +223,15 @@ impl Ends {
         };
         let (host, far, ready, early) =
             cp::call_and_ask(&args.way, &args.transfer, (&to.login, want), ask).await?;
-        let place = match &ready.found[..] {
-            [place] => Ok(place),
-            _ => Err(Failure::new(FailureKind::Other, "the far end found no place")),
-        };
+        let place = found_place(&ready);
         let parts = |place: &str| {
             let parts = [place, name.as_deref().unwrap_or_default()];
             parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
         };
-        let url = place.and_then(|place| cp::url(&to.login, &ready, &parts(&place.path), true));
+        let url = place.and_then(|place| cp::url(&to.login, &ready, &parts(place), true));
         match url {
             Ok(url) => {
-                let destination = there(url, Some((ready.key, early)), args, part);
+                let destination = there(url, Some((ready.key, Some(early))), args, part);
                 Ends::of((Side::Here(source), destination), host, Some(far))
             }
             Err(failure) => {
@@ -205,8 +265,10 @@ impl Ends {
         };
         match url {
             Ok(url) => {
-                let source = there(url, Some((ready.key, early)), args, Part::Looked);
-                Ends::of((source, Side::Here(destination)), host, Some(far))
+                let early = Some((ready.key, Some(early)));
+                let source = there(url, early, args, Part::Looked);
+                let ends = Ends::of((source, Side::Here(destination)), host, Some(far))?;
+                Ok(Ends { single: aside(to, name), ..ends })
             }
             Err(failure) => {
                 far.close().await;
@@ -253,9 +315,47 @@ async fn first_of(
     }
 }
 
-/// A tree at an address; of a far end with its key, and the survey that it was asked for.
-fn there(url: Url, far: Option<(Fingerprint, EarlySurvey)>, args: &SyncArgs, part: Part) -> Side {
+/// Where a file goes, if one is at the source's path.
+fn aside(to: &Path, name: Option<String>) -> Single {
+    let is_place = to.is_dir() || is_content(&to.to_string_lossy());
+    match (name, is_place.then(|| Here::destination(to, None))) {
+        (Some(name), Some(Ok(place))) => Single::Into(name, Box::new(Side::Here(place))),
+        _ => Single::No,
+    }
+}
+
+/// The one place that a far end has found.
+fn found_place(ready: &Ready) -> Result<&str, Failure> {
+    match &ready.found[..] {
+        [place] => Ok(&place.path),
+        _ => Err(Failure::new(FailureKind::Other, "the far end found no place")),
+    }
+}
+
+/// That a single file cannot go where no directory is.
+fn no_directory() -> Failure {
+    usage("DST is no directory; a single file goes into one: written with a slash, it is made")
+}
+
+/// A tree at an address; of a far end with its key, and the survey that it was asked for, if it
+/// was.
+fn there(
+    url: Url,
+    far: Option<(Fingerprint, Option<EarlySurvey>)>,
+    args: &SyncArgs,
+    part: Part,
+) -> Side {
     Side::There(Box::new(There::new(url, far, args.transfer.clone(), part)))
+}
+
+/// The name under which what is at an address goes beneath the destination; `None` if only its
+/// content does.
+fn name_at(url: &str) -> Result<Option<String>, Failure> {
+    let whole = url.parse::<Url>().map_err(|bad| usage(&bad.to_string()))?;
+    match whole.name().filter(|_| !is_content(url)) {
+        Some(name) => own_name(name),
+        None => Ok(None),
+    }
 }
 
 /// The address of the content of a directory, or of one beneath it.

@@ -124,6 +124,13 @@ impl Plan {
         }
     }
 
+    /// Leaves the tree's own directory as it is, but that it is made.
+    pub fn spare_root(&mut self) {
+        self.items.retain(|item| item.path != "." || item.change.starts_with('c'));
+        self.dressed_dirs.retain(|deed| !deed.name().is_empty());
+        self.unkept.retain(|(path, _)| path != ".");
+    }
+
     /// Keeps what is in the way of something of another kind, with all that would come in its
     /// place.
     pub fn spare_obstacles(&mut self) {

@@ -6,8 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gtp::replica::{Asked, Deed, Fault, Replica};
-use gtp::tree::{BlocksAsked, EarlySurvey, OwnTree, Purpose, Tree, survey_and_sum, survey_here};
+use gtp::replica::{Asked, Deed, Fault, Replica, Seen};
+use gtp::tree::{
+    BlocksAsked, EarlySurvey, OwnTree, Purpose, Tree, When, read_small, survey_and_sum,
+    survey_name_here,
+};
 use gtp::{Failure, FailureKind, Fingerprint, Host, RelPath, Survey, Url, Value};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -82,12 +85,30 @@ impl Here {
         };
         let replica = Replica::beneath(path, None).map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotADirectory {
-                let text = format!("{shown}: is no directory; gtp cp copies single files");
-                return Failure::new(FailureKind::Usage, text);
+                return Failure::new(FailureKind::Usage, format!("{shown}: is no directory"));
             }
             failed(error)
         })?;
         Ok(Here::of(path.to_owned(), replica))
+    }
+
+    /// The directory that holds a file or link, to be followed as that alone, with its name; `None`
+    /// if a directory is there, or nothing.
+    ///
+    /// # Errors
+    /// [`FailureKind::Usage`] if its name cannot travel.
+    pub fn single(path: &Path) -> Result<Option<(Here, RelPath)>, Failure> {
+        let is_file = path.symlink_metadata().is_ok_and(|about| !about.is_dir());
+        let (Some(name), true) = (path.file_name(), is_file && !path.is_dir()) else {
+            return Ok(None);
+        };
+        let name = name.to_str().and_then(|name| own_name(name).ok().flatten());
+        let name = name.and_then(|name| RelPath::new(&name).ok()).ok_or_else(|| {
+            let shown = gtp_text::of_text(&path.to_string_lossy());
+            Failure::new(FailureKind::Usage, format!("{shown}: the name cannot be carried"))
+        })?;
+        let holder = path.parent().filter(|holder| !holder.as_os_str().is_empty());
+        Ok(Some((Here::source(holder.unwrap_or(Path::new(".")))?, name)))
     }
 
     /// A tree that is to be made like another one, at a path or, with a name, beneath it. It need
@@ -139,24 +160,25 @@ impl Here {
         told
     }
 
-    fn start_survey(&self, asked: Asked) -> Surveying {
-        let replica = Arc::clone(&self.replica);
-        tokio::task::spawn_blocking(move || survey_here(&replica, asked))
+    fn start_survey(&self, asked: Asked, only: Option<&RelPath>) -> Surveying {
+        let (replica, only) = (Arc::clone(&self.replica), only.cloned());
+        tokio::task::spawn_blocking(move || survey_name_here(&replica, asked, only.as_ref()))
     }
 
-    async fn survey(&self, asked: Asked) -> Result<Survey, Failure> {
+    async fn survey(&self, asked: Asked, only: Option<&RelPath>) -> Result<Survey, Failure> {
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let survey = begun.unwrap_or_else(|| self.start_survey(asked)).await;
+        let survey = begun.unwrap_or_else(|| self.start_survey(asked, only)).await;
         let shown = gtp_text::of_text(&self.path.to_string_lossy());
         survey.map_err(other)?.map_err(|failure| failure.about(shown))
     }
 }
 
 impl There {
-    /// The tree at an address; of a far end with its key, and the survey that it was asked for.
+    /// The tree at an address; of a far end with its key, and the survey that it was asked for, if
+    /// it was.
     pub fn new(
         url: Url,
-        far: Option<(Fingerprint, EarlySurvey)>,
+        far: Option<(Fingerprint, Option<EarlySurvey>)>,
         transfer: TransferArgs,
         part: Part,
     ) -> There {
@@ -166,7 +188,8 @@ impl There {
         }
         let (trust, key) = (&transfer.trust, far.as_ref().map(|(key, _)| *key));
         tree = match far {
-            Some((key, early)) => tree.fingerprint(key).surveyed_early(early),
+            Some((key, Some(early))) => tree.fingerprint(key).surveyed_early(early),
+            Some((key, None)) => tree.fingerprint(key),
             None => trust.fingerprint.iter().fold(tree, |tree, key| tree.fingerprint(*key)),
         };
         if key.is_none() && trust.accept_new {
@@ -174,17 +197,30 @@ impl There {
         }
         There { url, key, transfer, tree }
     }
+
+    /// The address of the tree if it is that of a file.
+    ///
+    /// # Errors
+    /// A [`Failure`] if it is no address.
+    pub fn url_of_file(&self) -> Result<Url, Failure> {
+        self.url.encoded().trim_end_matches('/').parse().map_err(other)
+    }
 }
 
 impl Side {
-    /// What the tree holds.
+    /// What the tree holds; of its own directory one name alone if one is given.
     ///
     /// # Errors
     /// A [`Failure`] if it cannot be read.
-    pub async fn survey(&self, host: &Host, asked: Asked) -> Result<Survey, Failure> {
+    pub async fn survey(
+        &self,
+        host: &Host,
+        asked: Asked,
+        only: Option<&RelPath>,
+    ) -> Result<Survey, Failure> {
         match self {
-            Side::Here(here) => here.survey(asked).await,
-            Side::There(there) => there.tree.survey(host, asked).await,
+            Side::Here(here) => here.survey(asked, only).await,
+            Side::There(there) => there.tree.survey(host, asked, only).await,
         }
     }
 
@@ -230,6 +266,30 @@ impl Side {
                 there.tree.carry_out_last(host, &deeds).await
             }
             Side::Here(_) | Side::There(_) => self.carry_out(host, deeds).await,
+        }
+    }
+
+    /// The contents of small files, each if it is what was seen.
+    ///
+    /// # Errors
+    /// A [`Failure`] if a server cannot be asked.
+    pub async fn contents(
+        &self,
+        host: &Host,
+        files: Vec<(RelPath, Seen)>,
+        when: When,
+    ) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
+        match self {
+            Side::Here(here) => {
+                let replica = Arc::clone(&here.replica);
+                let read = move |file: &(RelPath, Seen)| read_small(&replica, file, when);
+                let reading = tokio::task::spawn_blocking(move || files.iter().map(read).collect());
+                reading.await.map_err(other)
+            }
+            Side::There(there) => there.tree.contents(host, &files, when).await,
         }
     }
 

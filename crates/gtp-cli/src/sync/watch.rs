@@ -1,27 +1,24 @@
 //! `--watch`: syncs again whenever the source changes.
 //!
 //! What changed is not asked: a round surveys both trees, so that nothing can be missed. Rounds
-//! begin when the source has been quiet for a moment. For a round after one that failed, the far
-//! end is called anew. The watch itself is begun anew when it may have missed something, and a slow
-//! round now and then finds what no watch tells.
+//! begin when the source has been quiet for a moment; the far end watches a source behind a login.
+//! For a round after one that failed, the far end is called anew. The watch itself is begun anew
+//! when it may have missed something, and a slow round now and then finds what no watch tells.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gtp::{Failure, FailureKind};
-use notify::event::{AccessKind, AccessMode, ModifyKind};
-use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::filter::Filter;
 use super::limit::within;
 use super::side::{Here, Side};
 use super::timeline::Timeline;
+use super::watched::Watched;
 use super::work::Work;
 use super::{Ends, SyncArgs, usage};
 use crate::cp::operand::Operand;
@@ -39,20 +36,30 @@ pub async fn run(
     from: Operand,
     to: Operand,
 ) -> Result<ExitCode, Failure> {
-    let Operand::Local(source) = &from else {
-        return Err(usage("--watch needs SRC on this machine"));
+    let source = match &from {
+        Operand::Local(source) => Some(&**source),
+        Operand::Remote(_) => None,
+        Operand::Address(_) => {
+            return Err(usage("--watch needs SRC on this machine or behind a login"));
+        }
     };
     let mut signals = Signals::take().map_err(other)?;
-    // What is not there is told as elsewhere.
-    Here::source(source)?;
-    let mut watch = Watch { source, watched: Some(Watched::begin(source)?) };
+    let mut watch = source.map(Watch::begin).transpose()?;
     let mut rounds = Rounds::new(args, filter, (&from, &to), source);
     loop {
-        watch.renew();
+        if let Some(watch) = &mut watch {
+            watch.renew();
+        }
         let Some(ended) = rounds.run_unless(&mut signals).await else { break };
         let next = rounds.next(ended).await?;
+        let paused = async {
+            match &watch {
+                Some(watch) => watch.pause(next).await,
+                None => rounds.pause(next).await,
+            }
+        };
         tokio::select! {
-            () = watch.pause(next) => {}
+            () = paused => {}
             () = signals.next() => break,
         }
     }
@@ -83,7 +90,8 @@ struct Rounds<'a> {
     filter: &'a Filter,
     from: &'a Operand,
     to: &'a Operand,
-    source: &'a Path,
+    /// The source, if it is here.
+    source: Option<&'a Path>,
     /// Both ends, as long as they serve.
     ends: Option<Ends>,
     /// Set when the user ends it.
@@ -99,7 +107,7 @@ impl<'a> Rounds<'a> {
         args: &'a SyncArgs,
         filter: &'a Filter,
         (from, to): (&'a Operand, &'a Operand),
-        source: &'a Path,
+        source: Option<&'a Path>,
     ) -> Rounds<'a> {
         let (ends, stop) = (None, Arc::default());
         Rounds { args, filter, from, to, source, ends, stop, failed: 0, has_served: false }
@@ -126,11 +134,16 @@ impl<'a> Rounds<'a> {
         let timeline = Timeline::begin();
         if self.ends.is_none() {
             let (from, to) = (self.from.clone(), self.to.clone());
-            self.ends = Some(Ends::find(self.args, from, to).await?);
+            let ends = self.ends.insert(Ends::find(self.args, from, to).await?);
+            if let (None, Some(far)) = (self.source, &ends.far) {
+                far.watch().await?;
+            }
         }
         let Some(ends) = &mut self.ends else { return Ok(done()) };
-        // The directory may be another one by now.
-        ends.source = Side::Here(Here::source(self.source)?);
+        if let Some(source) = self.source {
+            // The directory may be another one by now.
+            ends.source = Side::Here(Here::source(source)?);
+        }
         ends.stop = Arc::clone(&self.stop);
         let work = Work::new(self.args, self.filter.clone(), ends, timeline).run();
         let given = &self.args.transfer.host;
@@ -171,6 +184,25 @@ impl<'a> Rounds<'a> {
         wait
     }
 
+    /// Waits for the next round of a source at a far end.
+    async fn pause(&mut self, next: Next) {
+        let most = match next {
+            Next::After(wait) => return sleep(wait).await,
+            Next::ChangeOr(wait) => wait,
+            Next::Change => LOOK_SPAN,
+        };
+        let far = self.ends.as_mut().and_then(|ends| ends.far.as_mut());
+        let changed = async {
+            match far {
+                // If it is gone, the next round says so.
+                Some(far) => far.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        // After that time there is a round in any case.
+        let _ = timeout(most, changed).await;
+    }
+
     async fn close(&mut self) {
         if let Some(ends) = self.ends.take() {
             ends.close().await;
@@ -184,7 +216,13 @@ struct Watch<'a> {
     watched: Option<Watched>,
 }
 
-impl Watch<'_> {
+impl<'a> Watch<'a> {
+    fn begin(source: &'a Path) -> Result<Watch<'a>, Failure> {
+        // What is not there is told as elsewhere.
+        Here::source(source)?;
+        Ok(Watch { source, watched: Some(Watched::begin(source)?) })
+    }
+
     /// Watches the source anew if changes may have been missed. A round has to follow.
     fn renew(&mut self) {
         let lost = self.watched.as_ref().map(|watched| watched.lost(self.source));
@@ -228,112 +266,8 @@ impl Watch<'_> {
     }
 }
 
-/// A source that is watched.
-struct Watched {
-    changed: Arc<Notify>,
-    /// Why changes may have been missed.
-    lost: Arc<Mutex<Option<String>>>,
-    /// Device and inode of the directory.
-    place: (u64, u64),
-    /// Dropped, it ends the watch.
-    _watcher: RecommendedWatcher,
-}
-
-impl Watched {
-    fn begin(source: &Path) -> Result<Watched, Failure> {
-        let failed = |why: String| {
-            let shown = gtp_text::of_text(&source.to_string_lossy());
-            Failure::new(FailureKind::Other, format!("{shown}: cannot be watched: {why}"))
-        };
-        let place = place(source).map_err(|error| failed(error.to_string()))?;
-        let root = source.canonicalize().map_err(|error| failed(error.to_string()))?;
-        let (changed, lost) = (Arc::new(Notify::new()), Arc::default());
-        let (tell, why, own) = (Arc::clone(&changed), Arc::clone(&lost), root.clone());
-        let heard = move |event: notify::Result<Event>| match Heard::of(event, &own) {
-            Heard::Nothing => {}
-            Heard::Change => tell.notify_one(),
-            Heard::Lost(text) => {
-                lock(&why).get_or_insert(text);
-                tell.notify_one();
-            }
-        };
-        // The tree holds its links as links, so what they lead to is no concern of it.
-        let config = Config::default().with_follow_symlinks(false);
-        let mut watcher =
-            RecommendedWatcher::new(heard, config).map_err(|error| failed(error.to_string()))?;
-        let begun = watcher.watch(&root, RecursiveMode::Recursive);
-        begun.map_err(|error| failed(error.to_string()))?;
-        Ok(Watched { changed, lost, place, _watcher: watcher })
-    }
-
-    /// Why changes of the source may have been missed; `None` if they have not.
-    fn lost(&self, source: &Path) -> Option<String> {
-        let told = lock(&self.lost).clone();
-        told.or_else(|| match place(source) {
-            Ok(place) if place == self.place => None,
-            Ok(_) => Some("another directory has its name".into()),
-            Err(error) => Some(error.to_string()),
-        })
-    }
-
-    /// Waits until something has changed, and then for quiet.
-    async fn settled(&self) {
-        self.changed.notified().await;
-        let quiet = async { while timeout(QUIET_SPAN, self.changed.notified()).await.is_ok() {} };
-        // A source that is never quiet is synced after that time.
-        let _ = timeout(LATEST_SPAN, quiet).await;
-    }
-}
-
-/// Device and inode of a directory, also behind a link.
-fn place(source: &Path) -> std::io::Result<(u64, u64)> {
-    std::fs::metadata(source).map(|about| (about.dev(), about.ino()))
-}
-
-fn lock(lost: &Mutex<Option<String>>) -> std::sync::MutexGuard<'_, Option<String>> {
-    lost.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What an event means.
-#[derive(Debug, PartialEq, Eq)]
-enum Heard {
-    Nothing,
-    Change,
-    /// Changes may be missed from now on, or have been, with the reason.
-    Lost(String),
-}
-
-impl Heard {
-    fn of(event: notify::Result<Event>, root: &Path) -> Heard {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) => return Heard::Lost(error.to_string()),
-        };
-        if event.need_rescan() {
-            return Heard::Lost("there were more changes than the system keeps".into());
-        }
-        let is_of_root = event.paths.iter().any(|path| path == root);
-        match event.kind {
-            EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) if is_of_root => {
-                Heard::Lost("it was moved or removed".into())
-            }
-            // What is mapped into memory and written there is told at its close alone.
-            EventKind::Access(AccessKind::Close(AccessMode::Write)) => Heard::Change,
-            // What this command reads is no change.
-            EventKind::Access(_) => Heard::Nothing,
-            _ => Heard::Change,
-        }
-    }
-}
-
-/// Quiet of the source before a round begins.
-const QUIET_SPAN: Duration = Duration::from_millis(300);
-
-/// Time after which a round begins although the source is not quiet.
-const LATEST_SPAN: Duration = Duration::from_secs(5);
-
 /// Longest wait after a failed round.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Time for a round to keep what is complete when the user ends it.
 const LAST_SPAN: Duration = Duration::from_secs(10);
@@ -341,26 +275,3 @@ const LAST_SPAN: Duration = Duration::from_secs(10);
 /// Time after which a round looks at a source that has told of no change. Some file systems tell
 /// of none, such as those of a network.
 const LOOK_SPAN: Duration = Duration::from_secs(600);
-
-#[cfg(test)]
-mod tests {
-    use notify::event::{Flag, RemoveKind};
-
-    use super::*;
-
-    #[test]
-    fn an_event_that_may_hide_a_change_asks_for_a_new_watch_and_reading_is_no_change() {
-        let of = |kind: EventKind, path: &str| Event::new(kind).add_path(path.into());
-        let heard = |event: notify::Result<Event>| Heard::of(event, Path::new("/src"));
-        let closed = |mode| EventKind::Access(AccessKind::Close(mode));
-        assert_eq!(heard(Ok(of(closed(AccessMode::Write), "/src/a"))), Heard::Change);
-        assert_eq!(heard(Ok(of(closed(AccessMode::Read), "/src/a"))), Heard::Nothing);
-        let removed = EventKind::Remove(RemoveKind::Folder);
-        assert_eq!(heard(Ok(of(removed, "/src/d"))), Heard::Change);
-        let overflow = Event::new(EventKind::Other).set_flag(Flag::Rescan);
-        let full = notify::Error::new(notify::ErrorKind::MaxFilesWatch);
-        for lost in [Ok(of(removed, "/src")), Ok(overflow), Err(full)] {
-            assert!(matches!(heard(lost), Heard::Lost(_)));
-        }
-    }
-}

@@ -4,24 +4,27 @@
 //! named, and the command then ends with code 12.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
-use gtp::replica::{Deed, Fault, Node};
-use gtp::tree::{BlocksAsked, Chosen, copy_here};
+use gtp::replica::{Deed, Fault, Node, Seen};
+use gtp::tree::{BlocksAsked, Chosen, When, copy_here};
 use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, Transfer};
 use serde_json::json;
+use tokio::time::timeout;
 
-use super::Ends;
-use super::SyncArgs;
 use super::backup::{Backup, keep_old};
 use super::filter::{Filter, Parted};
-use super::ignored::Ignored;
+use super::ignored::{self, Ignored};
 use super::plan::{Item, Plan, ancestors, plan};
 use super::side::{Here, Side, There};
+use super::small::{Small, Written, all_small, take_out};
 use super::timeline::Timeline;
+use super::{Ends, Single, SyncArgs, no_directory};
+use crate::args::Udp;
+use crate::cp::LAST_WORDS_SPAN;
+use crate::cp::near::FarEnd;
 use crate::output;
 use crate::show::Shower;
 use crate::verbs::transfer::{Options, watch};
@@ -36,6 +39,11 @@ pub struct Work<'a> {
     source: &'a Side,
     destination: &'a Side,
     stop: &'a Arc<AtomicBool>,
+    /// The far end that ssh has started.
+    far: Option<&'a FarEnd>,
+    single: &'a Single,
+    /// The name of the file or link that alone is followed.
+    only: Option<RelPath>,
     timeline: Timeline,
     /// What could not be done or kept.
     troubles: usize,
@@ -43,6 +51,10 @@ pub struct Work<'a> {
     moved_bytes: u64,
     /// A put that has begun and waits for what is to be sent.
     early: Option<EarlyPut>,
+    /// The longest file, in bytes, that a step can write at the server.
+    small_max: Option<u64>,
+    /// Files that travelled in steps, and their bytes.
+    written: (usize, u64),
 }
 
 /// A put whose session is opened while the trees are surveyed.
@@ -54,7 +66,7 @@ struct EarlyPut {
 impl<'a> Work<'a> {
     /// Prepares the work; nothing is done yet.
     pub fn new(args: &'a SyncArgs, filter: Filter, ends: &'a Ends, timeline: Timeline) -> Work<'a> {
-        let Ends { source, destination, host, stop, .. } = ends;
+        let Ends { source, destination, host, stop, far, single } = ends;
         Work {
             args,
             filter,
@@ -62,10 +74,15 @@ impl<'a> Work<'a> {
             source,
             destination,
             stop,
+            far: far.as_ref(),
+            single,
+            only: None,
             timeline,
             troubles: 0,
             moved_bytes: 0,
             early: None,
+            small_max: None,
+            written: (0, 0),
         }
     }
 
@@ -96,12 +113,22 @@ impl<'a> Work<'a> {
     /// Surveys both trees: what the source and the destination hold.
     async fn survey(&mut self) -> Result<(Survey, Survey), Failure> {
         let asked = self.args.asked();
-        let early = self.begin_put()?;
+        if let Single::Named { name, .. } = self.single {
+            self.only = Some(name.clone());
+        }
+        let (early, only) = (self.begin_put()?, self.only.as_ref());
         let (from, to) = tokio::join!(
-            self.source.survey(self.host, asked),
-            self.destination.survey(self.host, asked)
+            self.source.survey(self.host, asked, only),
+            self.destination.survey(self.host, asked, only)
         );
-        let (from, to) = (from?, to?);
+        let from = from?;
+        let to = match from.alone.clone() {
+            Some(name) => self.survey_aside(name).await?,
+            None => to?,
+        };
+        if let (Single::Named { may_make: false, .. }, false) = (self.single, to.is_there) {
+            return Err(no_directory());
+        }
         self.timeline.done("both trees are surveyed");
         // A put cannot be opened before its directory exists.
         self.early = early.filter(|_| to.is_there);
@@ -111,15 +138,32 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// A file of this name is at the source's path: surveys the directory into which it goes, in
+    /// place of the destination that a directory would have.
+    async fn survey_aside(&mut self, name: RelPath) -> Result<Survey, Failure> {
+        let Single::Into(asked, place) = self.single else { return Err(no_directory()) };
+        if name.as_str() != asked {
+            let text = "the source is a link to a file; name the file itself";
+            return Err(Failure::new(FailureKind::Usage, text));
+        }
+        self.destination = place;
+        let name = self.only.insert(name);
+        place.survey(self.host, self.args.asked(), Some(name)).await
+    }
+
     /// Surveys both trees and decides.
     async fn decide(&mut self) -> Result<(Plan, Surveyed), Failure> {
         let args = self.args;
         let (from, to) = self.survey().await?;
         let owner = to.may_own;
+        self.small_max = from.small_max.or(to.small_max);
         let is_whole = self.tell_left_out(&from, Whose::Source);
         let mut is_known = self.tell_left_out(&to, Whose::Destination);
-        if let (true, Side::Here(here)) = (args.ignore_files, self.source) {
-            is_known &= self.read_ignored(&here.path, &from.nodes);
+        if args.ignore_files {
+            is_known &= self.read_ignored(&from).await?;
+        }
+        if let Some(name) = &self.only {
+            self.filter.only([name.as_str().to_owned()]);
         }
         let Parted { mut nodes, .. } = self.filter.part(from.nodes);
         let mut there = match args.delete_excluded {
@@ -132,6 +176,9 @@ impl<'a> Work<'a> {
         }
         let Parted { nodes: there, protected } = there;
         let mut plan = plan(&nodes, &there, &protected, args.rules(owner));
+        if self.only.is_some() {
+            plan.spare_root();
+        }
         if let Some(backup) = &backup {
             keep_old(&mut plan, &nodes, &there, backup);
         }
@@ -146,11 +193,25 @@ impl<'a> Work<'a> {
     /// Reads what files of the source leave out. What is wrong in them is told, and the rest holds.
     /// Returns whether nothing was wrong: otherwise a name that is to be left out may look like one
     /// that the source has not.
-    fn read_ignored(&mut self, root: &Path, nodes: &[Node]) -> bool {
-        let (ignored, bad) = Ignored::read(root, nodes);
+    async fn read_ignored(&mut self, source: &Survey) -> Result<bool, Failure> {
+        let found = ignored::found(&source.nodes);
+        let (ignored, bad) = match self.source {
+            Side::Here(here) => {
+                Ignored::read(found, |file| ignored::text(&here.path.join(file.name())))
+            }
+            Side::There(_) if source.small_max.is_none() && !found.is_empty() => {
+                return Err(other("--ignore-files: gtp there is too old to read them"));
+            }
+            Side::There(_) => {
+                let asked = found.iter().filter_map(|node| node.path.clone().zip(Seen::of(node)));
+                let contents = self.source.contents(self.host, asked.collect(), When::Now).await?;
+                let mut contents = contents.into_iter();
+                Ignored::read(found, |_| ignored::told(contents.next().flatten()))
+            }
+        };
         self.filter.ignore(ignored);
         bad.iter().for_each(|mistake| self.trouble(mistake));
-        bad.is_empty()
+        Ok(bad.is_empty())
     }
 
     /// Takes backups out of both trees. A name of the source that only looks like a backup is no
@@ -212,31 +273,55 @@ impl<'a> Work<'a> {
 
     async fn carry_out(&mut self, plan: &mut Plan) -> Result<(), Failure> {
         self.clear_ways(plan).await?;
-        let removed = || plan.removed.clone();
         let mut first = Vec::new();
         if self.args.delete_before {
-            first.extend(removed());
+            first.extend(plan.removed.iter().cloned());
         }
         first.extend(plan.dirs.iter().chain(&plan.aged).cloned());
+        first.extend(self.write_small(plan).await?);
+        if plan.files.is_empty() {
+            first.extend(self.steps_behind(plan, &HashSet::new()));
+            self.last_steps(first).await?;
+            self.timeline.done("all steps are done");
+            return Ok(());
+        }
         self.steps(first).await?;
         self.timeline.done("the steps before the transfer are done");
-        let moved = self.move_files(plan).await;
+        let failed = self.move_files(plan).await;
         self.timeline.done("the files are moved");
         // Files that have arrived get their attributes, even if others have not arrived.
-        let failed: HashSet<String> = moved.as_ref().cloned().unwrap_or_default();
-        if moved.is_ok() {
-            let mut last: Vec<Deed> = plan.links.iter().chain(&plan.names).cloned().collect();
-            last.extend(plan.dug.iter().cloned());
-            last.extend(plan.dressed.iter().cloned());
-            last.retain(|deed| !failed.contains(deed.name()));
-            if !self.args.delete_before {
-                last.extend(removed());
-            }
-            last.extend(plan.dressed_dirs.iter().cloned());
-            self.last_steps(last).await?;
-            self.timeline.done("the steps after it are done");
+        self.last_steps(self.steps_behind(plan, &failed?)).await?;
+        self.timeline.done("the steps after it are done");
+        Ok(())
+    }
+
+    /// The steps behind the transfer, but for files that have not arrived.
+    fn steps_behind(&self, plan: &Plan, failed: &HashSet<String>) -> Vec<Deed> {
+        let of_files = plan.links.iter().chain(&plan.names).chain(&plan.dug).chain(&plan.dressed);
+        let mut last: Vec<Deed> =
+            of_files.filter(|deed| !failed.contains(deed.name())).cloned().collect();
+        if !self.args.delete_before {
+            last.extend(plan.removed.iter().cloned());
         }
-        moved.map(drop)
+        last.extend(plan.dressed_dirs.iter().cloned());
+        last
+    }
+
+    /// Makes steps of small files, if there are no others and nothing limits the rate: what travels
+    /// in steps keeps to none.
+    async fn write_small(&mut self, plan: &mut Plan) -> Result<Vec<Deed>, Failure> {
+        let args = self.args;
+        let has_terms = args.bwlimit.is_some()
+            || args.transfer.max_rate.is_some()
+            || matches!(args.transfer.udp, Udp::Only);
+        let Some(longest) = self.small_max.filter(|_| !has_terms) else { return Ok(Vec::new()) };
+        let small = all_small(plan, longest);
+        let seen = small.iter().map(Small::as_seen).collect();
+        let contents = self.source.contents(self.host, seen, When::Settled).await?;
+        let Written { deeds, bytes } = take_out(plan, small, contents);
+        self.written = (deeds.len(), bytes);
+        self.moved_bytes += bytes;
+        Ok(deeds)
     }
 
     /// Moves or removes what is in the way, and makes backups. Where that fails, nothing changes.
@@ -354,8 +439,11 @@ impl<'a> Work<'a> {
         to: &Here,
         chosen: &Arc<Chosen>,
     ) -> Result<Vec<Failure>, Failure> {
-        let get = Get::new(from.url.clone());
-        let get = get.into_tree(Arc::clone(&to.replica), Arc::clone(chosen));
+        let url = match self.only {
+            Some(_) => from.url_of_file()?,
+            None => from.url.clone(),
+        };
+        let get = Get::new(url).into_tree(Arc::clone(&to.replica), Arc::clone(chosen));
         let get = match from.key {
             Some(key) => get.fingerprint(key),
             None => get.with_trust(&from.transfer),
@@ -413,7 +501,7 @@ impl<'a> Work<'a> {
         let copy = move || copy_here(&root, &replica, &chosen, &stop);
         let copying = tokio::task::spawn_blocking(copy);
         let (left_out, bytes) = copying.await.map_err(other)??;
-        self.moved_bytes = bytes;
+        self.moved_bytes += bytes;
         for failure in &left_out {
             self.say_skipped(&failure.to_string());
         }
@@ -429,11 +517,36 @@ impl<'a> Work<'a> {
         let mut shower = Shower::new(&self.args.transfer, false)?;
         let heed = concern(chosen);
         shower.tell_only(Box::new(concern(chosen)));
-        let ended = watch(self.host, transfer, &self.args.transfer, &mut shower).await;
+        let stopper = transfer.stopper();
+        let watching = watch(self.host, transfer, &self.args.transfer, &mut shower);
+        let mut watching = std::pin::pin!(watching);
+        let ended = tokio::select! {
+            ended = &mut watching => ended,
+            () = self.far_is_gone() => {
+                // What the far end said last may still be under way.
+                let late = timeout(LAST_WORDS_SPAN, &mut watching).await;
+                let ended = match late {
+                    Ok(ended) => ended,
+                    Err(_) => {
+                        stopper.stop(FailureKind::Temporary);
+                        watching.await
+                    }
+                };
+                ended.map_err(without_far_end)
+            }
+        };
         let outcome: Outcome = ended?;
         let wire: u64 = outcome.progress.sources.iter().map(|source| source.wire_bytes).sum();
-        self.moved_bytes = wire;
+        self.moved_bytes += wire;
         Ok(outcome.skipped.into_iter().filter(|failure| heed(failure)).collect())
+    }
+
+    /// Waits until the far end, if there is one, is gone.
+    async fn far_is_gone(&self) {
+        match self.far {
+            Some(far) => far.ended().await,
+            None => std::future::pending().await,
+        }
     }
 
     fn say_item(&self, item: &Item) -> Result<(), Failure> {
@@ -469,7 +582,8 @@ impl<'a> Work<'a> {
     }
 
     fn sum_up(&self, plan: &Plan, source: &Surveyed) -> Result<(), Failure> {
-        let (files, removed) = (plan.files.len(), plan.removals());
+        let (files, removed) = (plan.files.len() + self.written.0, plan.removals());
+        let bytes = plan.bytes() + self.written.1;
         if self.args.transfer.json {
             return output::json(json!({
                 "event": "synced",
@@ -477,7 +591,7 @@ impl<'a> Work<'a> {
                 "names": source.names,
                 "changes": plan.items.len(),
                 "files": files,
-                "bytes": plan.bytes(),
+                "bytes": bytes,
                 "moved_bytes": self.moved_bytes,
                 "deleted": removed,
                 "left_out": self.troubles,
@@ -493,13 +607,23 @@ impl<'a> Work<'a> {
         let changes = gtp_text::count(plan.items.len() as u64, "change");
         let files = gtp_text::count(files as u64, "file");
         let deleted = gtp_text::count(removed as u64, "name");
-        let (bytes, moved) = (say_bytes(plan.bytes()), say_bytes(self.moved_bytes));
+        let (bytes, moved) = (say_bytes(bytes), say_bytes(self.moved_bytes));
         output::aside(format_args!(
             "gtp: {changes}: {files} of {bytes} {would}moved ({moved} travelled), \
              {deleted} {would}deleted"
         ));
         Ok(())
     }
+}
+
+/// That ssh and the far end ended in the midst of a transfer.
+fn without_far_end(failure: Failure) -> Failure {
+    if !failure.is_temporary() {
+        return failure;
+    }
+    let text = "ssh has ended, and the far end is gone; what is complete is kept, repeat the \
+                command to go on";
+    Failure::new(FailureKind::Temporary, text)
 }
 
 /// Whose survey it is.

@@ -1,10 +1,12 @@
 //! A server and its clients as processes, in a directory of their own, over loopback.
 #![allow(dead_code)]
 
+pub mod dice;
 pub mod hosts;
 pub mod ports;
 pub mod relay;
 pub mod sshd;
+pub mod trees;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

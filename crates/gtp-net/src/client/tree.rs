@@ -5,7 +5,7 @@
 //! used.
 
 use gtp_proto::Revision;
-use gtp_store::replica::{Asked, Deed, Fault, LeftOut, Node};
+use gtp_store::replica::{Asked, Deed, Fault, LeftOut, Node, Seen};
 use gtp_store::{RelPath, Value};
 use tokio::io::DuplexStream;
 use tokio::time::timeout;
@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use super::connect::{self, Granted, SKIPPED_MAX, Units, ask_at_once, open_message, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
-use crate::flows::tree::{BadTree, Gathered, pages, wanted};
-use crate::flows::{Failure, FailureKind};
+use crate::flows::tree::{BadTree, Gathered, pages, questions, wanted};
+use crate::flows::{Failure, FailureKind, When};
 use crate::messages::{BlocksWanted, DeedFault, Done, Message, Reason, TreePacked, Verb};
 
 pub use crate::flows::tree::OwnTree;
@@ -30,6 +30,11 @@ pub struct Survey {
     pub is_there: bool,
     /// Whether what is made there can be given to any owner.
     pub may_own: bool,
+    /// The longest content, in bytes, of a file that a step can write there; `None` if none can.
+    pub small_max: Option<u64>,
+    /// The name of what is at the path, if that is a file or link: the tree's own directory is the
+    /// one that holds it, and nothing else in it was told.
+    pub alone: Option<RelPath>,
 }
 
 /// A session about a tree.
@@ -62,7 +67,8 @@ impl TreeSession {
         TreeSession::open_and_ask(endpoint, url, terms, purpose, None).await
     }
 
-    /// Opens a session and surveys the tree, which is asked for together with the session.
+    /// Opens a session and surveys the tree, or one name in its own directory, which is asked for
+    /// together with the session.
     ///
     /// # Errors
     /// As [`TreeSession::open`] and [`TreeSession::survey`].
@@ -71,9 +77,9 @@ impl TreeSession {
         url: &Url,
         terms: &Terms,
         purpose: Purpose,
-        asked: Asked,
+        (asked, only): (Asked, Option<&RelPath>),
     ) -> Result<(TreeSession, Survey), Failure> {
-        let question = Some(Message::TreeWanted(wanted(asked, None)));
+        let question = Some(Message::TreeWanted(wanted(asked, None, only)));
         let mut session =
             TreeSession::open_and_ask(endpoint, url, terms, purpose, question).await?;
         let survey = session.take_survey(None).await?;
@@ -98,7 +104,7 @@ impl TreeSession {
         let verb = Verb::Tree { path: path.into(), changes: purpose == Purpose::Change };
         let mut channel = ControlChannel::over_bare(pipe, endpoint.identity().fingerprint());
         let open = open_message(endpoint, verb, terms, endpoint.host().new_session_id());
-        let question = Some(Message::TreeWanted(wanted(asked, own)));
+        let question = Some(Message::TreeWanted(wanted(asked, own, None)));
         channel.ask(&open, question).await?;
         lives.await;
         channel.take_opened(&open, terms.patience, &|| {}).await?;
@@ -126,12 +132,16 @@ impl TreeSession {
         Ok(TreeSession { channel, terms: terms.clone(), shown: url.to_string() })
     }
 
-    /// Surveys the tree.
+    /// Surveys the tree, or one name in its own directory.
     ///
     /// # Errors
     /// A [`Failure`] if the tree cannot be read, or the server breaks a rule.
-    pub async fn survey(&mut self, asked: Asked) -> Result<Survey, Failure> {
-        self.channel.send(&Message::TreeWanted(wanted(asked, None))).await?;
+    pub async fn survey(
+        &mut self,
+        asked: Asked,
+        only: Option<&RelPath>,
+    ) -> Result<Survey, Failure> {
+        self.channel.send(&Message::TreeWanted(wanted(asked, None, only))).await?;
         self.take_survey(None).await
     }
 
@@ -146,7 +156,12 @@ impl TreeSession {
                 Message::TreeEnd(end) => {
                     let nodes = gathered.end(end.nodes_total).map_err(bad)?;
                     let is_there = end.is_there && !nodes.is_empty();
-                    return Ok(Survey { nodes, left_out, is_there, may_own: end.may_own });
+                    let (may_own, small_max) = (end.may_own, end.small_max.map(u64::from));
+                    let alone = match end.alone {
+                        Some(true) => Some(alone(&nodes)?),
+                        Some(false) | None => None,
+                    };
+                    return Ok(Survey { nodes, left_out, is_there, may_own, small_max, alone });
                 }
                 Message::Fault(fault) => match &fault.path {
                     Some(path) if left_out.len() < SKIPPED_MAX => {
@@ -184,38 +199,28 @@ impl TreeSession {
         Ok(faults)
     }
 
-    /// Carries steps out, and says this right behind the last page of them.
+    /// Carries steps out, and says this right behind the last page of them. No page waits for the
+    /// answer to the one before it.
     async fn carry_out_then(
         &mut self,
         deeds: &[Deed],
-        mut last: Option<Message>,
+        last: Option<Message>,
     ) -> Result<Vec<Fault>, Failure> {
-        let (mut faults, mut before) = (Vec::new(), 0);
-        for page in pages(deeds) {
-            let (count, done) = (page.deeds.len(), &deeds[before..before + page.deeds.len()]);
-            before += count;
-            let behind = last.take_if(|_| before == deeds.len());
-            let said = std::iter::once(Message::Deeds(page)).chain(behind);
-            self.channel.send_all(said).await?;
-            for fault in self.faults().await? {
-                let Some(deed) = done.get(fault.index as usize) else {
-                    let text = "a fault of a step that was not asked for".into();
-                    return Err(ControlError::Unexpected(text).into());
-                };
-                let path = gtp_store::escaped(deed.name());
-                faults.push(Fault { path, why: fault.text.to_string() });
-            }
-        }
+        let pages = pages(deeds);
+        let mut left = deeds;
+        let mut asked = pages.iter().map(|page| page.deeds.len()).collect::<Vec<_>>().into_iter();
+        let said = pages.into_iter().map(Message::Deeds).chain(last);
+        let mut faults = Vec::new();
+        let answers = asked.len();
+        let heard =
+            self.channel.converse::<Failure>(said, self.terms.patience, answers, |message| {
+                let (done, more) = left.split_at(asked.next().unwrap_or(0).min(left.len()));
+                left = more;
+                faults.extend(faults_of(message, done)?);
+                Ok(())
+            });
+        heard.await?;
         Ok(faults)
-    }
-
-    /// What failed of the page of steps that was sent last.
-    async fn faults(&mut self) -> Result<Vec<DeedFault>, Failure> {
-        match self.next().await? {
-            Message::DeedsDone(done) => Ok(done.faults),
-            Message::Fault(fault) => Err(Failure::of_fault(&fault)),
-            other => Err(unexpected(&other)),
-        }
     }
 
     /// Returns the values of the first blocks of a file of `size` bytes: `most` of them, or fewer
@@ -249,6 +254,36 @@ impl TreeSession {
         }
         values.truncate(usize::try_from(blocks).unwrap_or(usize::MAX));
         Ok(values)
+    }
+
+    /// Returns the contents of small files; `None` for one that is not what was seen, or that the
+    /// server does not tell.
+    ///
+    /// # Errors
+    /// As [`TreeSession::block_values`].
+    pub async fn contents(
+        &mut self,
+        files: &[(RelPath, Seen)],
+        when: When,
+    ) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+        let pages = questions(files, when);
+        let mut asked = pages.iter().map(|page| page.files.len()).collect::<Vec<_>>().into_iter();
+        let (answers, mut contents) = (asked.len(), Vec::with_capacity(files.len()));
+        let said = pages.into_iter().map(Message::ContentsWanted);
+        let heard =
+            self.channel.converse::<Failure>(said, self.terms.patience, answers, |message| {
+                let told = match message {
+                    Message::Contents(told) if Some(told.files.len()) == asked.next() => told.files,
+                    Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
+                    other => return Err(unexpected(&other)),
+                };
+                contents.extend(told.into_iter().map(|file| file.content));
+                Ok(())
+            });
+        heard.await?;
+        let sized = files.iter().zip(&mut contents);
+        sized.for_each(|((_, seen), content)| keep_if_seen(*seen, content));
+        Ok(contents)
     }
 
     /// Shows the server that this end lives, until `until` ends.
@@ -286,6 +321,46 @@ impl TreeSession {
             }
         }
     }
+}
+
+/// The one name of a survey of what is no directory.
+fn alone(nodes: &[Node]) -> Result<RelPath, Failure> {
+    match nodes {
+        [_, Node { path: Some(path), .. }] if !path.as_str().contains('/') => Ok(path.clone()),
+        [_] => Err(Failure::new(FailureKind::Missing, "it is not there any more")),
+        _ => {
+            let text = "other names than that of a file".into();
+            Err(ControlError::Unexpected(text).into())
+        }
+    }
+}
+
+/// What failed of the steps that this message answers.
+fn faults_of(message: Message, done: &[Deed]) -> Result<Vec<Fault>, Failure> {
+    let faults = match message {
+        Message::DeedsDone(done) => done.faults,
+        Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
+        other => return Err(unexpected(&other)),
+    };
+    let of_step = |fault: DeedFault| match done.get(fault.index as usize) {
+        Some(deed) => {
+            Ok(Fault { path: gtp_store::escaped(deed.name()), why: fault.text.to_string() })
+        }
+        None => {
+            let text = "a fault of a step that was not asked for".into();
+            Err(ControlError::Unexpected(text).into())
+        }
+    };
+    faults.into_iter().map(of_step).collect()
+}
+
+/// Drops content that is longer or shorter than the file that was seen.
+fn keep_if_seen(seen: Seen, content: &mut Option<Vec<u8>>) {
+    let wanted = match seen {
+        Seen::File { size, .. } => Some(size),
+        Seen::Dir | Seen::Link => None,
+    };
+    content.take_if(|content| wanted != Some(content.len() as u64));
 }
 
 /// What ends a session.

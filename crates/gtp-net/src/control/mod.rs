@@ -439,6 +439,45 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         self.inbox.next_sign(&mut self.stream).await
     }
 
+    /// Sends messages and takes in their answers, as many as are expected, meanwhile, so that
+    /// neither end waits for the other to read. Ends when both are done.
+    ///
+    /// # Errors
+    /// As [`ControlChannel::send_all`] and [`ControlChannel::recv`];
+    /// [`ControlError::TimedOut`] if the peer is silent for `silence`, and what `take` says. After
+    /// any of them the channel is of no more use.
+    pub(crate) async fn converse<E: From<ControlError>>(
+        &mut self,
+        messages: impl Iterator<Item = Message>,
+        silence: Duration,
+        answers: usize,
+        mut take: impl FnMut(Message) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut from, mut to) = io::split(&mut self.stream);
+        let mut sending = std::pin::pin!(self.outbox.send_all(&mut to, messages));
+        let (mut is_sent, mut heard) = (false, 0);
+        while !is_sent || heard < answers {
+            tokio::select! {
+                sent = &mut sending, if !is_sent => {
+                    sent?;
+                    is_sent = true;
+                }
+                sign = self.inbox.next_sign(&mut from), if heard < answers => match sign? {
+                    Message::Keepalive => {}
+                    message => {
+                        heard += 1;
+                        take(message)?;
+                    }
+                },
+                // While this end sends, the peer may have nothing to say.
+                () = tokio::time::sleep(silence), if is_sent => {
+                    return Err(ControlError::TimedOut("the peer's answer").into());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Lets the peer send pages. A server calls it for a client that may put; a client's channel
     /// is so from the start.
     pub fn allow_pages(&mut self) {

@@ -28,4 +28,4 @@ pub(crate) use pages::{
 pub(crate) use questions::Questions;
 pub(crate) use session::{keys, known_law, wire_law};
 pub(crate) use settling::has_settled;
-pub use settling::next_change_shows;
+pub use settling::{When, next_change_shows, read_small};

@@ -8,10 +8,11 @@ use std::collections::{HashMap, HashSet};
 use gtp_store::replica::{Asked, Deed, DirSum, Dress, Node, NodeKind as Kind, Seen, Xattr};
 use gtp_store::{Mtime, RelPath, Value};
 
+use crate::flows::When;
 use crate::messages::{
-    DEEDS_PER_PAGE, Deeds, ENTRIES_MAX, Moment, NodeKind, PATHS_MAX, Roots, TREE_EXTRAS_MAX,
-    TREE_SUMS_MAX, TreeAlike, TreeDeed, TreeNode, TreePage, TreeSeen, TreeSums, TreeWanted,
-    TreeXattr, XattrList, printable,
+    CONTENTS_BYTES_MAX, CONTENTS_PER_PAGE, ContentsWanted, DEEDS_PER_PAGE, Deeds, ENTRIES_MAX,
+    Moment, NodeKind, PATHS_MAX, Roots, SmallFile, TREE_EXTRAS_MAX, TREE_SUMS_MAX, TreeAlike,
+    TreeDeed, TreeNode, TreePage, TreeSeen, TreeSums, TreeWanted, TreeXattr, XattrList, printable,
 };
 
 /// Why a survey is refused.
@@ -177,13 +178,14 @@ fn extra_bytes(node: &Node) -> usize {
 }
 
 /// What a survey is asked for, as a message.
-pub(crate) fn wanted(asked: Asked, own: Option<&OwnTree>) -> TreeWanted {
+pub(crate) fn wanted(asked: Asked, own: Option<&OwnTree>, only: Option<&RelPath>) -> TreeWanted {
     TreeWanted {
         hashes: asked.hashes,
         xattrs: asked.xattrs,
         acls: asked.acls,
         packs: Some(true),
         sums: own.map(OwnTree::to_wire),
+        only: only.map(bytes_of),
     }
 }
 
@@ -302,6 +304,7 @@ fn deed_bytes(deed: &Deed) -> usize {
             let lists = [&dress.xattrs, &dress.acls].into_iter().flatten().flatten();
             lists.map(|(name, value)| name.len() + value.len() + 16).sum()
         }
+        Deed::Write { content, .. } => content.len(),
         Deed::MakeDir { .. } | Deed::Remove { .. } | Deed::Dig { .. } => 0,
     };
     deed.name().len() + more + 96
@@ -331,6 +334,45 @@ fn seen(wire: TreeSeen) -> Result<Seen, BadTree> {
     }
 }
 
+/// Questions for the contents of files, in pages that may be sent.
+pub(crate) fn questions(files: &[(RelPath, Seen)], when: When) -> Vec<ContentsWanted> {
+    let mut pages: Vec<ContentsWanted> = Vec::new();
+    let (mut names, mut contents) = (0, 0);
+    for (path, seen) in files {
+        let (name, content) = (path.as_str().len() + 64, size_of(*seen));
+        let is_full = pages.last().is_none_or(|page| page.files.len() == CONTENTS_PER_PAGE);
+        if is_full || name > names || content > contents {
+            let settled = when == When::Settled;
+            pages.push(ContentsWanted { files: Vec::new(), settled });
+            (names, contents) = (QUESTION_BYTES, CONTENTS_BYTES_MAX as u64);
+        }
+        names = names.saturating_sub(name);
+        contents = contents.saturating_sub(content);
+        if let Some(page) = pages.last_mut() {
+            page.files.push(SmallFile { path: bytes_of(path), seen: seen_to_wire(*seen) });
+        }
+    }
+    pages
+}
+
+/// Bytes of a question for contents.
+const QUESTION_BYTES: usize = 48 << 10;
+
+fn size_of(seen: Seen) -> u64 {
+    match seen {
+        Seen::File { size, .. } => size,
+        Seen::Dir | Seen::Link => 0,
+    }
+}
+
+/// The file that a peer asks for.
+///
+/// # Errors
+/// [`BadTree::Name`].
+pub(crate) fn small_file(wire: &SmallFile) -> Result<(RelPath, Seen), BadTree> {
+    Ok((name(&wire.path)?, seen(wire.seen)?))
+}
+
 fn bytes_of(path: &RelPath) -> Vec<u8> {
     path.as_str().as_bytes().to_vec()
 }
@@ -346,6 +388,10 @@ fn deed_to_wire(deed: &Deed) -> TreeDeed {
         Deed::Link { target, .. } => TreeDeed::Link { path, target: target.clone() },
         Deed::HardLink { to, .. } => TreeDeed::HardLink { path, to: bytes_of(to) },
         Deed::Dig { .. } => TreeDeed::Dig { path },
+        Deed::Write { content, mode, mtime, .. } => {
+            let (content, mtime) = (content.clone(), moment(*mtime));
+            TreeDeed::Write { path, content, mode: *mode, mtime }
+        }
         Deed::Dress(dress) => {
             let list = |all: &Option<Vec<Xattr>>| {
                 all.as_ref().map(|all| XattrList { all: all.iter().map(xattr_to_wire).collect() })
@@ -379,6 +425,9 @@ pub(crate) fn deed(wire: TreeDeed) -> Result<Deed, BadTree> {
         TreeDeed::Link { path, target } => Deed::Link { path: name(&path)?, target },
         TreeDeed::HardLink { path, to } => Deed::HardLink { path: name(&path)?, to: name(&to)? },
         TreeDeed::Dig { path } => Deed::Dig { path: name(&path)? },
+        TreeDeed::Write { path, content, mode, mtime: time } => {
+            Deed::Write { path: name(&path)?, content, mode, mtime: mtime(time)? }
+        }
         TreeDeed::Dress { path: at, mode, mtime: time, uid, gid, xattrs: of_user, acls } => {
             Deed::Dress(Dress {
                 path: path(&at)?,
@@ -504,6 +553,7 @@ mod tests {
             Deed::Link { path: path(), target: b"../x".to_vec() },
             Deed::HardLink { path: path(), to: path() },
             Deed::Dig { path: path() },
+            Deed::Write { path: path(), content: vec![1, 0, 2], mode: 0o640, mtime: time },
             Deed::Dress(Dress {
                 path: Some(path()),
                 mode: Some(0o640),

@@ -98,6 +98,15 @@ pub const XATTRS_MAX: usize = 64;
 /// Bytes of the value of an extended attribute: Linux takes no longer one (XATTR_SIZE_MAX).
 pub const XATTR_MAX: usize = 64 << 10;
 
+/// Bytes of a file that a step writes, or that is told as an answer.
+pub const SMALL_MAX: usize = gtp_store::replica::SMALL_MAX;
+
+/// Files whose contents are asked for together.
+pub const CONTENTS_PER_PAGE: usize = 256;
+
+/// Bytes of contents that are told together: with the rest of the message they fit into a page.
+pub const CONTENTS_BYTES_MAX: usize = 512 << 10;
+
 /// Steps of a change of a tree that are sent together.
 pub const DEEDS_PER_PAGE: usize = 4_096;
 

@@ -25,9 +25,9 @@ pub use fields::{
 };
 pub use limits::*;
 pub use tree::{
-    AlikeList, BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, Moment, NodeKind, TreeAlike,
-    TreeDeed, TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSeen, TreeSums, TreeWanted,
-    TreeXattr, XattrList,
+    AlikeList, BlockValues, BlocksWanted, Contents, ContentsWanted, DeedFault, Deeds, DeedsDone,
+    Moment, NodeKind, SmallContent, SmallFile, TreeAlike, TreeDeed, TreeEnd, TreeNode, TreeOwner,
+    TreePacked, TreePage, TreeSeen, TreeSums, TreeWanted, TreeXattr, XattrList,
 };
 
 /// Newest revision of the messages within ALPN `gtp/1` that this end speaks. Each end names its
@@ -320,6 +320,10 @@ pub enum Message {
     BlocksWanted(BlocksWanted),
     /// See [`BlockValues`].
     BlockValues(BlockValues),
+    /// See [`ContentsWanted`].
+    ContentsWanted(ContentsWanted),
+    /// See [`Contents`].
+    Contents(Contents),
 }
 
 /// Bytes from the peer that are no message, or a message of ours that must not be sent.
@@ -433,6 +437,8 @@ messages! {
     24 DeedsDone PAGE_FRAME_MAX (DeedsDone);
     25 BlocksWanted FRAME_MAX (BlocksWanted);
     26 BlockValues PAGE_FRAME_MAX (BlockValues);
+    31 ContentsWanted FRAME_MAX (ContentsWanted);
+    32 Contents PAGE_FRAME_MAX (Contents);
 }
 
 /// The byte that names a frame with a datagram of a session. It is no message: behind the byte
@@ -533,6 +539,8 @@ impl Message {
             Message::DeedsDone(done) => done.check(),
             Message::BlocksWanted(wanted) => wanted.check(),
             Message::BlockValues(values) => values.check(),
+            Message::ContentsWanted(wanted) => wanted.check(),
+            Message::Contents(contents) => contents.check(),
             Message::Cancel
             | Message::Keepalive
             | Message::ArrivalsWanted

@@ -183,14 +183,15 @@ fn node() -> impl Strategy<Value = TreeNode> {
     )
 }
 
+fn seen() -> impl Strategy<Value = TreeSeen> {
+    (0..=CONTENT_MAX, proptest::option::of(moment())).prop_map(|(size, mtime)| TreeSeen {
+        kind: NodeKind::File,
+        size,
+        mtime,
+    })
+}
+
 fn deed() -> impl Strategy<Value = TreeDeed> {
-    let seen = || {
-        (0..=CONTENT_MAX, proptest::option::of(moment())).prop_map(|(size, mtime)| TreeSeen {
-            kind: NodeKind::File,
-            size,
-            mtime,
-        })
-    };
     let list = || proptest::option::of(xattrs().prop_map(|all| XattrList { all }));
     let mode = proptest::option::of(0..=0o777_u32);
     let owner = proptest::option::of(any::<(u32, u32)>());
@@ -202,6 +203,9 @@ fn deed() -> impl Strategy<Value = TreeDeed> {
         path().prop_map(|path| TreeDeed::Link { path, target: b"x".to_vec() }),
         (path(), path()).prop_map(|(path, to)| TreeDeed::HardLink { path, to }),
         path().prop_map(|path| TreeDeed::Dig { path }),
+        (path(), proptest::collection::vec(any::<u8>(), 0..200), 0..=0o777_u32, moment()).prop_map(
+            |(path, content, mode, mtime)| TreeDeed::Write { path, content, mode, mtime }
+        ),
         dress.prop_map(|(path, mode, mtime, owner, xattrs, acls)| {
             let (uid, gid) = (owner.map(|o| o.0), owner.map(|o| o.1));
             TreeDeed::Dress { path, mode, mtime, uid, gid, xattrs, acls }
@@ -234,17 +238,32 @@ fn of_tree() -> impl Strategy<Value = Message> {
     prop_oneof![
         (any::<(bool, bool, bool, Option<bool>)>(), proptest::option::of(sums())).prop_map(
             |((hashes, xattrs, acls, packs), sums)| {
-                Message::TreeWanted(TreeWanted { hashes, xattrs, acls, packs, sums })
+                let only = packs.map(|_| b"name".to_vec());
+                Message::TreeWanted(TreeWanted { hashes, xattrs, acls, packs, sums, only })
             }
         ),
         tree_page().prop_map(Message::TreePage),
         tree_page().prop_map(|page| Message::TreePacked(TreePacked(page))),
-        (0..=ENTRIES_MAX, any::<bool>(), any::<bool>()).prop_map(|(total, is_there, may_own)| {
-            Message::TreeEnd(TreeEnd { nodes_total: total, is_there, may_own })
-        }),
+        (0..=ENTRIES_MAX, any::<(bool, bool, Option<u32>, Option<bool>)>()).prop_map(
+            |(nodes_total, (is_there, may_own, small_max, alone))| {
+                Message::TreeEnd(TreeEnd { nodes_total, is_there, may_own, small_max, alone })
+            }
+        ),
         proptest::collection::vec(deed(), 1..5).prop_map(|deeds| Message::Deeds(Deeds { deeds })),
         proptest::collection::vec(faults, 0..5)
             .prop_map(|faults| Message::DeedsDone(DeedsDone { faults })),
+        (proptest::collection::vec((path(), seen()), 1..5), any::<bool>()).prop_map(
+            |(files, settled)| {
+                let file = |(path, seen)| SmallFile { path, seen };
+                let files = files.into_iter().map(file).collect();
+                Message::ContentsWanted(ContentsWanted { files, settled })
+            }
+        ),
+        proptest::collection::vec(proptest::option::of(any::<[u8; 9]>()), 1..5).prop_map(|files| {
+            let content = |bytes: [u8; 9]| bytes.to_vec();
+            let file = |bytes: Option<[u8; 9]>| SmallContent { content: bytes.map(content) };
+            Message::Contents(Contents { files: files.into_iter().map(file).collect() })
+        }),
         (path(), 0..=CONTENT_MAX, 0..=CONTENT_MAX).prop_map(|(path, size, first)| {
             Message::BlocksWanted(BlocksWanted { path, size, first })
         }),
@@ -428,7 +447,9 @@ fn sums_and_directories_that_are_alike_are_refused_where_they_do_not_fit() {
         let sums = Some(TreeSums { key: vec![0; key], sums: vec![0; sums] });
         let none = (false, false, false, None);
         let (hashes, xattrs, acls, packs) = none;
-        Message::TreeWanted(TreeWanted { hashes, xattrs, acls, packs, sums }).to_frame().is_ok()
+        Message::TreeWanted(TreeWanted { hashes, xattrs, acls, packs, sums, only: None })
+            .to_frame()
+            .is_ok()
     };
     assert!(wanted(32, 0) && wanted(32, 8 * TREE_SUMS_MAX));
     assert!(!wanted(31, 8) && !wanted(32, 9) && !wanted(32, 8 * TREE_SUMS_MAX + 8));

@@ -33,6 +33,9 @@ pub struct TreeWanted {
     /// What the client's own tree holds; a server may leave out what is the same.
     #[n(4)]
     pub sums: Option<TreeSums>,
+    /// A name in the tree's own directory; what is beside it, and beneath it, is not to be told.
+    #[cbor(n(5), with = "minicbor::bytes")]
+    pub only: Option<Vec<u8>>,
 }
 
 /// Sums of what directories hold.
@@ -154,6 +157,14 @@ pub struct TreeEnd {
     /// Whether the server can give what it makes to any owner.
     #[n(2)]
     pub may_own: bool,
+    /// The longest file, in bytes, that a step writes and whose content is told; absent if the
+    /// server knows neither.
+    #[n(3)]
+    pub small_max: Option<u32>,
+    /// Whether a file or link is at the path, and what was told is the directory that holds it, and
+    /// it.
+    #[n(4)]
+    pub alone: Option<bool>,
 }
 
 /// One name of a tree.
@@ -331,6 +342,22 @@ pub enum TreeDeed {
         #[n(6)]
         acls: Option<XattrList>,
     },
+    /// Writes a file; only to a server that has said so.
+    #[n(7)]
+    Write {
+        /// Where.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        path: Vec<u8>,
+        /// All that it holds, at most [`SMALL_MAX`] bytes.
+        #[cbor(n(1), with = "minicbor::bytes")]
+        content: Vec<u8>,
+        /// Permission bits, 0o777 at most.
+        #[n(2)]
+        mode: u32,
+        /// The time of the last change of content.
+        #[n(3)]
+        mtime: Moment,
+    },
 }
 
 /// Extended attributes of one node.
@@ -407,6 +434,69 @@ pub struct BlockValues {
     /// At most [`ROOTS_PER_PAGE`] values of 32 bytes.
     #[n(2)]
     pub values: Roots,
+}
+
+/// Client to server: asks for the contents of small files.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ContentsWanted {
+    /// 1 to [`CONTENTS_PER_PAGE`] files.
+    #[cbor(n(0), decode_with = "decode_list")]
+    pub files: Vec<SmallFile>,
+    /// Whether a file that has changed so lately that a further change might not show is not to be
+    /// told.
+    #[n(1)]
+    pub settled: bool,
+}
+
+/// A small file as it was surveyed.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct SmallFile {
+    /// Which.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub path: Vec<u8>,
+    /// What was seen there.
+    #[n(1)]
+    pub seen: TreeSeen,
+}
+
+/// Server to client: the contents that [`ContentsWanted`] asks for, in that order.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Contents {
+    /// One for each file.
+    #[cbor(n(0), decode_with = "decode_list")]
+    pub files: Vec<SmallContent>,
+}
+
+/// The content of a small file.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct SmallContent {
+    /// All that it holds; absent if it is not what was seen, or cannot be told.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub content: Option<Vec<u8>>,
+}
+
+impl ContentsWanted {
+    pub(super) fn check(&self) -> Result<(), Malformed> {
+        within(self.files.len(), 1..=CONTENTS_PER_PAGE, "number of files")?;
+        self.files.iter().try_for_each(|file| {
+            file.seen.check()?;
+            check_path(&file.path)
+        })
+    }
+}
+
+impl Contents {
+    pub(super) fn check(&self) -> Result<(), Malformed> {
+        within(self.files.len(), 1..=CONTENTS_PER_PAGE, "number of files")?;
+        let lengths = self.files.iter().map(|file| file.content.as_ref().map_or(0, Vec::len));
+        let bytes = lengths.clone().sum::<usize>();
+        within(bytes, 0..=CONTENTS_BYTES_MAX, "length of all contents")?;
+        within(lengths.max().unwrap_or(0), 0..=SMALL_MAX, "length of a file's content")
+    }
 }
 
 impl TreePage {
@@ -495,6 +585,12 @@ impl TreeDeed {
                 }
                 let mut lists = [xattrs, acls].into_iter().flatten();
                 lists.try_for_each(|list| check_xattrs(&list.all))
+            }
+            TreeDeed::Write { path, content, mode, mtime } => {
+                within(content.len(), 0..=SMALL_MAX, "length of a file's content")?;
+                within(*mode, 0..=0o777, "mode")?;
+                mtime.check()?;
+                check_path(path)
             }
         }
     }

@@ -150,7 +150,8 @@ pub struct Moved {
 /// A step by which a client changed the exported tree, or tried to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// `make_directory`, `remove`, `move`, `link`, `hard_link`, `punch_holes` or `attributes`.
+    /// `make_directory`, `remove`, `move`, `link`, `hard_link`, `punch_holes`, `attributes` or
+    /// `write`.
     pub what: &'static str,
     /// The path beneath the tree, escaped for display.
     pub path: String,

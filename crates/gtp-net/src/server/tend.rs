@@ -20,12 +20,13 @@ use super::session::{Client, Ending};
 use super::walks::{self, Pace};
 use super::{Change, Changes, Shared, Stop};
 use crate::control::ControlError;
-use crate::flows::tree::{asked, deed, holder, name, node_bytes, node_to_wire};
-use crate::flows::{Failure, FailureKind};
+use crate::flows::tree::{asked, deed, holder, name, node_bytes, node_to_wire, small_file};
+use crate::flows::{Failure, FailureKind, When, read_small};
 use crate::messages::{
-    AlikeList, BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, ENTRIES_MAX, EntryKind,
-    Fault, Message, PATH_MAX, PeerText, ROOTS_PER_PAGE, Reason, Roots, TreeAlike, TreeDeed,
-    TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSums, TreeWanted, Verb, printable,
+    AlikeList, BlockValues, BlocksWanted, CONTENTS_BYTES_MAX, Contents, ContentsWanted, DeedFault,
+    Deeds, DeedsDone, ENTRIES_MAX, EntryKind, Fault, Message, PATH_MAX, PeerText, ROOTS_PER_PAGE,
+    Reason, Roots, SMALL_MAX, SmallContent, SmallFile, TreeAlike, TreeDeed, TreeEnd, TreeNode,
+    TreeOwner, TreePacked, TreePage, TreeSums, TreeWanted, Verb, printable,
 };
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
@@ -47,7 +48,7 @@ enum Parting {
 
 async fn tend(shared: &Arc<Shared>, mut client: Client) -> Result<Parting, Failure> {
     let replica = match Replica::beneath(&shared.config.root, client.path.clone()) {
-        Ok(replica) => Arc::new(replica),
+        Ok(replica) => replica,
         Err(error) => {
             let failure = Failure::new(FailureKind::Temporary, error.to_string());
             client.channel.refuse(Reason::Busy, "what this server exports is no directory").await;
@@ -58,26 +59,37 @@ async fn tend(shared: &Arc<Shared>, mut client: Client) -> Result<Parting, Failu
     if changes {
         client.channel.allow_pages();
     }
+    let tended = match replica.of_file().filter(|_| !changes) {
+        Some((holder, name)) => Tended { replica: Arc::new(holder), alone: Some(name) },
+        None => Tended { replica: Arc::new(replica), alone: None },
+    };
     let session = client.host.new_session_id();
     let opened = client.opened(shared, session, Some(EntryKind::Directory), (0, 0));
     client.channel.send(&opened).await?;
-    attend(shared, &mut client, &replica, changes).await
+    attend(shared, &mut client, &tended, changes).await
+}
+
+/// What a session is about.
+struct Tended {
+    replica: Arc<Replica>,
+    /// The file or link that the client has named, in the directory that holds it.
+    alone: Option<RelPath>,
 }
 
 /// Answers questions until the client has no more.
 async fn attend(
     shared: &Arc<Shared>,
     client: &mut Client,
-    replica: &Arc<Replica>,
+    tended: &Tended,
     may_change: bool,
 ) -> Result<Parting, Failure> {
-    let mut answered = 0;
+    let (replica, mut answered) = (&tended.replica, 0);
     loop {
         answered += 1;
         client.seat.note(answered, shared.host.clock().now());
         match client.channel.recv().await {
             Ok(Message::TreeWanted(wanted)) => {
-                survey(shared, client, replica, wanted).await?;
+                survey(shared, client, tended, wanted).await?;
             }
             Ok(Message::Deeds(deeds)) if may_change => {
                 // It goes on, and is told of, if the client must leave meanwhile.
@@ -91,6 +103,11 @@ async fn attend(
                 let replica = Arc::clone(replica);
                 let values = work(shared, client, move || block_values(&replica, &wanted)).await?;
                 client.channel.send(&Message::BlockValues(values)).await?;
+            }
+            Ok(Message::ContentsWanted(wanted)) => {
+                let replica = Arc::clone(replica);
+                let told = work(shared, client, move || contents(&replica, &wanted)).await?;
+                client.channel.send(&Message::Contents(told)).await?;
             }
             Ok(Message::Done(_)) => return Ok(Parting::Done),
             Err(ControlError::Closed) => return Ok(Parting::Closed),
@@ -197,6 +214,7 @@ fn change(wire: &TreeDeed) -> Change {
         TreeDeed::HardLink { path, to } => ("hard_link", path, Some(to)),
         TreeDeed::Dig { path } => ("punch_holes", path, None),
         TreeDeed::Dress { path, .. } => ("attributes", path, None),
+        TreeDeed::Write { path, .. } => ("write", path, None),
     };
     Change { what, path: printable(path), to: to.map(|to| printable(to)), failure: None }
 }
@@ -210,20 +228,38 @@ fn block_values(replica: &Replica, wanted: &BlocksWanted) -> BlockValues {
     BlockValues { path: wanted.path.clone(), first: wanted.first, values }
 }
 
+/// The contents of small files that are what the client has seen, as far as they fit into a
+/// message.
+fn contents(replica: &Replica, wanted: &ContentsWanted) -> Contents {
+    let mut room = CONTENTS_BYTES_MAX;
+    let when = if wanted.settled { When::Settled } else { When::Now };
+    let content = |file: &SmallFile| {
+        let small = small_file(file).ok()?;
+        let content = read_small(replica, &small, when).filter(|content| content.len() <= room)?;
+        room -= content.len();
+        Some(content)
+    };
+    let contents = wanted.files.iter().map(content);
+    Contents { files: contents.map(|content| SmallContent { content }).collect() }
+}
+
 /// Sends a survey as the walk goes.
 async fn survey(
     shared: &Shared,
     client: &mut Client,
-    replica: &Arc<Replica>,
+    tended: &Tended,
     wanted: TreeWanted,
 ) -> Result<(), Failure> {
     let (to, mut from) = channel(1);
     let asker = client.asker();
-    let replica = Arc::clone(replica);
+    let (replica, alone) = (Arc::clone(&tended.replica), tended.alone.clone());
     // If there is no thread, the channel closes, which is seen below.
     let _ = walks::spawn(move || {
         let _seat = asker.seat;
-        Telling::new(to, Pace::begin(asker.party), &wanted).walk(&replica, asked(&wanted));
+        let mut telling = Telling::new(to, Pace::begin(asker.party), &wanted);
+        telling.is_alone = alone.is_some();
+        let only = alone.or_else(|| name(wanted.only.as_deref()?).ok());
+        telling.walk(&replica, asked(&wanted), only.as_ref());
     });
     while let Some(messages) = next(shared, client, &mut from).await? {
         let is_last = messages.iter().any(|message| {
@@ -260,6 +296,8 @@ struct Telling {
     told: u64,
     left_out: u64,
     waiting: Vec<Message>,
+    /// Whether the client has named what is no directory.
+    is_alone: bool,
 }
 
 /// A page that is being filled.
@@ -326,11 +364,17 @@ impl Telling {
             told: 0,
             left_out: 0,
             waiting: Vec::new(),
+            is_alone: false,
         }
     }
 
-    fn walk(mut self, replica: &Replica, asked: Asked) {
-        let walked = replica.survey(asked, &mut |found| self.take(found));
+    /// Walks through the tree, or looks at one name in it.
+    fn walk(mut self, replica: &Replica, asked: Asked, only: Option<&RelPath>) {
+        let each = &mut |found| self.take(found);
+        let walked = match only {
+            Some(name) => replica.survey_name(asked, name, each),
+            None => replica.survey(asked, each),
+        };
         let last = match walked {
             Ok(_) if self.told > ENTRIES_MAX => {
                 Message::fault(Reason::Limit, "the tree has too many names")
@@ -338,8 +382,13 @@ impl Telling {
             Ok(is_there) => {
                 self.leave_dir();
                 self.turn_page();
-                let may_own = Replica::may_own();
-                Message::TreeEnd(TreeEnd { nodes_total: self.told, is_there, may_own })
+                Message::TreeEnd(TreeEnd {
+                    nodes_total: self.told,
+                    is_there,
+                    may_own: Replica::may_own(),
+                    small_max: u32::try_from(SMALL_MAX).ok(),
+                    alone: self.is_alone.then_some(true),
+                })
             }
             Err(Errno::LOOP | Errno::NOTDIR) => {
                 Message::fault(Reason::Destination, "is not a directory")
@@ -576,10 +625,11 @@ mod tests {
     fn told(dir: &std::path::Path, sums: Option<TreeSums>) -> Vec<TreePage> {
         let replica = Replica::beneath(dir, None).unwrap();
         let (to, mut from) = channel(1);
-        let none = TreeWanted { hashes: false, xattrs: false, acls: false, packs: None, sums };
+        let (hashes, xattrs, acls, packs, only) = (false, false, false, None, None);
+        let none = TreeWanted { hashes, xattrs, acls, packs, sums, only };
         let pace = Pace::begin(Party::of(0, std::net::Ipv4Addr::LOCALHOST.into()));
         let telling = Telling::new(to, pace, &none);
-        let walking = std::thread::spawn(move || telling.walk(&replica, Asked::default()));
+        let walking = std::thread::spawn(move || telling.walk(&replica, Asked::default(), None));
         let mut pages = Vec::new();
         while let Some(messages) = from.blocking_recv() {
             pages.extend(messages.into_iter().filter_map(|message| match message {
@@ -643,8 +693,8 @@ mod tests {
     fn held_back(nodes: impl Iterator<Item = Node>) -> (Option<Known>, u64) {
         let (to, _from) = channel(1_000);
         let sums = TreeSums { key: vec![3; 32], sums: Vec::new() };
-        let (hashes, xattrs, acls, packs) = (false, false, false, None);
-        let wanted = TreeWanted { hashes, xattrs, acls, packs, sums: Some(sums) };
+        let (hashes, xattrs, acls, packs, only) = (false, false, false, None, None);
+        let wanted = TreeWanted { hashes, xattrs, acls, packs, sums: Some(sums), only };
         let pace = Pace::begin(Party::of(0, std::net::Ipv4Addr::LOCALHOST.into()));
         let mut telling = Telling::new(to, pace, &wanted);
         for node in nodes {

@@ -54,7 +54,21 @@ pub enum Deed {
     },
     /// Sets attributes.
     Dress(Dress),
+    /// Writes a file, which takes its name when it is whole, in place of the file that is there.
+    Write {
+        /// Where.
+        path: RelPath,
+        /// All that it holds: [`SMALL_MAX`] bytes at most.
+        content: Vec<u8>,
+        /// Permission bits, 0o777 at most.
+        mode: u32,
+        /// The time of the last change of content.
+        mtime: Mtime,
+    },
 }
+
+/// The most bytes of a small file, which a step can write; longer files are moved by transfers.
+pub const SMALL_MAX: usize = 64 << 10;
 
 /// What is to be set at a name; what is `None` stays.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,7 +124,8 @@ impl Deed {
             | Deed::Move { path, .. }
             | Deed::Link { path, .. }
             | Deed::HardLink { path, .. }
-            | Deed::Dig { path } => Some(path),
+            | Deed::Dig { path }
+            | Deed::Write { path, .. } => Some(path),
         };
         path.map_or("", RelPath::as_str)
     }

@@ -16,7 +16,7 @@ mod tree;
 
 pub use alike::{DirSum, SUMMED_MAX, Summing};
 pub use chosen::ChosenSink;
-pub use deed::{Deed, Dress, Seen};
+pub use deed::{Deed, Dress, SMALL_MAX, Seen};
 pub use node::{ACL_NAMES, Node, NodeKind, TARGET_MAX, XATTRS_BYTES_MAX, XATTRS_MAX, Xattr};
 pub use survey::{Asked, LeftOut, Surveyed};
 pub use tree::{Fault, Replica};

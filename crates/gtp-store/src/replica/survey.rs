@@ -68,6 +68,48 @@ impl Replica {
     }
 }
 
+impl Replica {
+    /// As [`Replica::survey`], of the tree's own directory and one name in it, and of nothing
+    /// beneath that.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn survey_name(
+        &self,
+        asked: Asked,
+        name: &RelPath,
+        each: &mut dyn FnMut(Surveyed) -> bool,
+    ) -> Result<bool, Errno> {
+        let Some(root) = self.open_root()? else { return Ok(false) };
+        let walk = Walk { root, asked };
+        let mut own = walk.node(None, &fstat(&walk.root)?);
+        own.xattrs = walk.xattrs_of(walk.root.as_fd().as_raw_fd());
+        let name = name.as_str().as_bytes();
+        if each(Surveyed::Node(Box::new(own)))
+            && let Some(found) = walk.name(&walk.root, name, name)
+        {
+            each(found);
+        }
+        Ok(true)
+    }
+
+    /// The tree that holds this one's place, and the name of the file or link that is at the place;
+    /// `None` if a directory is there, or nothing.
+    pub fn of_file(&self) -> Option<(Replica, RelPath)> {
+        let at = self.at.as_ref()?;
+        let (holder, name) = walk::split(at.as_str());
+        let dir = walk::dir_handle(self.holder.as_fd(), holder).ok()?;
+        let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::Symlink => {}
+            _ => return None,
+        }
+        let at = (!holder.is_empty()).then(|| RelPath::new(holder)).transpose().ok()?;
+        let holder = self.holder.try_clone().ok()?;
+        Some((Replica { holder, at }, RelPath::new(name).ok()?))
+    }
+}
+
 /// A walk under way.
 struct Walk {
     root: OwnedFd,

@@ -3,16 +3,18 @@
 //! Each step walks from the tree's directory component by component and follows no link. Something
 //! is removed only if it is still what was seen, so a decision that is out of date does no harm.
 
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags, chmodat,
-    chownat, fallocate, fstat, linkat, mkdirat, renameat, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, XattrFlags,
+    chmodat, chownat, fallocate, fchmod, fstat, futimens, linkat, mkdirat, renameat, statat,
+    symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
-use super::deed::{Deed, Dress, Seen};
+use super::deed::{Deed, Dress, SMALL_MAX, Seen};
 use super::node::{ACL_NAMES, TARGET_MAX, Xattr, may_carry};
 use super::survey::{by_handle, words, xattrs};
 use crate::export::attributes;
@@ -25,9 +27,9 @@ use crate::walk;
 /// A tree beneath an open directory. It need not exist yet.
 #[derive(Debug)]
 pub struct Replica {
-    holder: OwnedFd,
+    pub(super) holder: OwnedFd,
     /// Its path beneath the holder; `None` is the holder itself.
-    at: Option<RelPath>,
+    pub(super) at: Option<RelPath>,
 }
 
 /// A step that failed.
@@ -93,6 +95,9 @@ impl Replica {
             Deed::HardLink { path, to } => hard_link(&root, path, to).map_err(words),
             Deed::Dig { path } => dig(&root, path).map_err(words),
             Deed::Dress(dress) => set(&root, dress),
+            Deed::Write { path, content, mode, mtime } => {
+                write(&root, path, content, (*mode, *mtime))
+            }
         }
     }
 
@@ -108,6 +113,24 @@ impl Replica {
             make_dir_with(&self.holder, &path, 0o777)?;
         }
         Ok(())
+    }
+
+    /// Reads a file of [`SMALL_MAX`] bytes at most that is what was seen, before and after it is
+    /// read; `None` if that cannot be. Blocks.
+    pub fn read_seen(&self, path: &RelPath, seen: Seen) -> Option<Vec<u8>> {
+        let Seen::File { size, .. } = seen else { return None };
+        let root = self.open_root().ok()??;
+        let file = walk::open(root.as_fd(), path.as_str(), OFlags::RDONLY, Mode::empty()).ok()?;
+        let is_same = |file: &std::fs::File| {
+            let stat = fstat(file).ok()?;
+            (seen_at(&stat) == Some(seen)).then_some(())
+        };
+        let file = std::fs::File::from(file);
+        is_same(&file)?;
+        let mut content = Vec::new();
+        (&file).take(SMALL_MAX as u64 + 1).read_to_end(&mut content).ok()?;
+        is_same(&file)?;
+        (content.len() as u64 == size && content.len() <= SMALL_MAX).then_some(content)
     }
 
     /// The values of at most `most` blocks of a file that is there, from block `first` on, for a
@@ -163,17 +186,21 @@ fn holder<'p>(root: &OwnedFd, path: &'p RelPath) -> Result<(OwnedFd, &'p str), E
 /// Whether there is still what was seen.
 fn check(dir: &OwnedFd, name: &str, seen: Seen) -> Result<(), String> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(words)?;
-    let now = match FileType::from_raw_mode(stat.st_mode) {
+    match seen_at(&stat) == Some(seen) {
+        true => Ok(()),
+        false => Err("it has changed meanwhile and is kept".into()),
+    }
+}
+
+/// What is there now, as a survey sees it; `None` for what is never removed.
+fn seen_at(stat: &Stat) -> Option<Seen> {
+    match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
-            Some(Seen::File { size: stat.st_size as u64, mtime: attributes(&stat).mtime })
+            Some(Seen::File { size: stat.st_size as u64, mtime: attributes(stat).mtime })
         }
         FileType::Directory => Some(Seen::Dir),
         FileType::Symlink => Some(Seen::Link),
         _ => None,
-    };
-    match now == Some(seen) {
-        true => Ok(()),
-        false => Err("it has changed meanwhile and is kept".into()),
     }
 }
 
@@ -257,6 +284,44 @@ fn hard_link(root: &OwnedFd, path: &RelPath, to: &RelPath) -> Result<(), Errno> 
     }
     linkat(&from_dir, from, &dir, &*spare, AtFlags::empty())?;
     renameat(&dir, &*spare, &dir, name)
+}
+
+/// Writes a file under another name first, so that what is there stays if that fails.
+fn write(
+    root: &OwnedFd,
+    path: &RelPath,
+    content: &[u8],
+    (mode, mtime): (u32, Mtime),
+) -> Result<(), String> {
+    if content.len() > SMALL_MAX {
+        return Err("the file is too long for a step".into());
+    }
+    let (dir, name) = holder(root, path).map_err(words)?;
+    match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
+            return Err("something else than a file is there".into());
+        }
+        Ok(_) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(words(error)),
+    }
+    let spare = crate::name::beside(name, crate::name::PART_SUFFIX);
+    match unlinkat(&dir, &*spare, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(words(error)),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let file = walk::open(dir.as_fd(), &spare, flags, Mode::from_raw_mode(0o600)).map_err(words)?;
+    let mut file = std::fs::File::from(file);
+    let written = file.write_all(content).map_err(|error| error.to_string()).and_then(|()| {
+        let dressed = fchmod(&file, Mode::from_raw_mode(mode & 0o777));
+        dressed.and_then(|()| futimens(&file, &times(mtime))).map_err(words)
+    });
+    let placed = written.and_then(|()| renameat(&dir, &*spare, &dir, name).map_err(words));
+    if placed.is_err() {
+        // It may not be there; what failed is told in any case.
+        let _ = unlinkat(&dir, &*spare, AtFlags::empty());
+    }
+    placed
 }
 
 /// Frees whole pages of zeros.

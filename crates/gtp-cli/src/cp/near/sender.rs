@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 use gtp::{Failure, Fingerprint};
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStdout;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::super::hello::{Answer, Request};
 use super::super::messages::Say;
 use super::super::tunnel::{Frame, Links, NoFrame};
-use super::{FarEnd, Talk, Way, answer, beat, judge, unasked};
+use super::{FarEnd, Talk, Watches, Way, answer, beat, judge, unasked};
 
 /// A far end that sends.
 pub struct Sender {
@@ -39,7 +39,7 @@ pub async fn call_sender(way: Way<'_>, request: &Request) -> Result<Sender, Fail
         Ok(Answer::Ready(_) | Answer::Failed(_)) => unasked(),
         Err(failure) => failure,
     };
-    talk.into_far_end(None).close().await;
+    talk.into_far_end(None, Watches::No).close().await;
     Err(failure.about(way.login))
 }
 
@@ -49,13 +49,23 @@ impl Talk {
         let (tell, reports) = mpsc::channel(REPORTS);
         let detour = Arc::new(OnceLock::new());
         let (own, leads) = (links.clone(), Arc::clone(&detour));
+        let (end, has_ended) = watch::channel(false);
         let keep_alive = tokio::spawn(async move {
             tokio::select! {
                 () = beat(&own) => {}
-                () = hear(from, come, &own, (&leads, tell)) => {}
+                () = hear(from, come, &own, (&leads, tell, &end)) => {}
             }
         });
-        let far = FarEnd { child, keep_alive, writing, detour: None, stderr_task };
+        let far = FarEnd {
+            child,
+            keep_alive,
+            writing,
+            detour: None,
+            has_ended,
+            links: links.clone(),
+            told: None,
+            stderr_task,
+        };
         Sender { far, key, reports, links, detour }
     }
 }
@@ -82,7 +92,7 @@ async fn hear(
     mut from: ChildStdout,
     mut come: Vec<u8>,
     links: &Links,
-    (detour, tell): (&OnceLock<SocketAddr>, mpsc::Sender<Vec<u8>>),
+    (detour, tell, end): (&OnceLock<SocketAddr>, mpsc::Sender<Vec<u8>>, &watch::Sender<bool>),
 ) {
     while take(&mut come, links, (detour, &tell)).await.is_ok() {
         if !matches!(from.read_buf(&mut come).await, Ok(1..)) {
@@ -93,6 +103,7 @@ async fn hear(
     links.close();
     // It may have ended.
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    end.send_replace(true);
     std::future::pending().await
 }
 

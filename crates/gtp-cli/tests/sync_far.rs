@@ -1,0 +1,183 @@
+//! `gtp sync` with a source at another machine: single files, ignore files and a watch; and small
+//! files, which travel in steps.
+//!
+//! A real sshd logs in to this machine; of servers there is one beside it.
+
+mod common;
+
+use std::io::BufRead;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::{Output, Stdio};
+
+use common::sshd::Sshd;
+use common::trees::{attribute, differences, ended, interrupted, plant, said, summary, write};
+use common::{bytes, events, wait_for, writable};
+
+impl Sshd {
+    #[track_caller]
+    fn expect(&self, code: i32, words: &[&str]) -> Output {
+        ended(code, words, self.gtp("sync", words))
+    }
+}
+
+#[test]
+fn a_single_file_goes_into_a_directory_whichever_way_and_nothing_beside_it_is_touched() {
+    let far = Sshd::with_gtp();
+    let server = writable(&far.world, &[]);
+    let name = "the file";
+    let sources = [far.world.path("src"), far.home("src"), far.world.path("export/src")];
+    let mut content = bytes(1_500_000, 1);
+    let put = |content: &[u8]| {
+        for source in &sources {
+            write(&source.join(name), content);
+            write(&source.join("beside"), b"beside");
+            std::fs::set_permissions(source.join(name), PermissionsExt::from_mode(0o640)).unwrap();
+            attribute(&source.join(name), &format!("{} bytes", content.len()));
+        }
+    };
+    let (near, at_login, at_server) =
+        ("src/the file", "far:src/the file", server.url("src/the%20file"));
+    let (to_server, export) = (server.url("to/"), far.world.path("export/to"));
+    let ways = [
+        (near, "here/", far.world.path("here")),
+        (near, "far:there/", far.home("there")),
+        (near, &to_server, export),
+        (at_login, "from far/", far.world.path("from far")),
+        (&at_server, "from server/", far.world.path("from server")),
+    ];
+    for number in 0..3 {
+        put(&content);
+        for (from, to, destination) in &ways {
+            let words = ["-aX", "--delete", "--json", from, to];
+            let end = summary(&far.expect(0, &words));
+            assert_eq!(end["files"], 1, "{from} {to}: {end}");
+            let moved = end["moved_bytes"].as_u64().unwrap();
+            let there = destination.join(name);
+            assert!(std::fs::read(&there).unwrap() == content, "{from} {to}");
+            let (one, other) = (sources[0].join(name).metadata(), there.metadata());
+            assert_eq!(one.unwrap().mode(), other.unwrap().mode(), "{from} {to}");
+            assert_eq!(summary(&far.expect(0, &words))["changes"], 0, "{from} {to}");
+            if number == 1 {
+                // One block of six has changed.
+                assert!(*from == near && *to == "here/" || moved < 600_000, "{from} {to}: {moved}");
+            }
+            write(&destination.join("mine"), b"mine");
+            std::fs::set_permissions(destination, PermissionsExt::from_mode(0o711)).unwrap();
+            assert!(!destination.join("beside").exists(), "{from} {to}");
+        }
+        for (_, _, destination) in &ways {
+            let mode = destination.metadata().unwrap().mode();
+            assert!(destination.join("mine").exists() && mode & 0o777 == 0o711);
+        }
+        match number {
+            0 => content[700_000] ^= 1,
+            _ => content.truncate(10_000),
+        }
+    }
+    for to in ["new", "far:new", &server.url("new")] {
+        far.expect(2, &[near, to]);
+    }
+    far.expect(3, &["src/none", "here/"]);
+}
+
+#[test]
+fn ignore_files_of_a_source_at_a_far_end_or_a_server_hold_here() {
+    let far = Sshd::with_gtp();
+    let tree = far.home("t");
+    write(&tree.join(".gitignore"), "*.o\nbuild/\n");
+    write(&tree.join("a.c"), b"c");
+    write(&tree.join("a.o"), b"o");
+    write(&tree.join("keep/.gtpignore"), "!b.o\n");
+    write(&tree.join("keep/b.o"), b"b");
+    write(&far.world.path("back/mine.o"), b"mine");
+    write(&far.world.path("back/gone"), b"gone");
+    std::fs::rename(far.world.path("export"), far.world.path("empty")).unwrap();
+    symlink(far.world.path("home"), far.world.path("export")).unwrap();
+    let server = far.world.serve("server", &["--public"]);
+    for from in ["far:t/", &server.url("t/")] {
+        write(&far.world.path("back/gone"), b"gone");
+        far.expect(0, &["--ignore-files", "--delete", "--accept-new", from, "back"]);
+        for there in ["a.c", ".gitignore", "keep/b.o", "mine.o"] {
+            assert!(far.world.path("back").join(there).exists(), "{there} of {from}");
+        }
+        for absent in ["a.o", "gone"] {
+            assert!(!far.world.path("back").join(absent).exists(), "{absent} of {from}");
+        }
+    }
+    // A file that cannot be told says nothing of what it leaves out.
+    write(&tree.join(".gitignore"), vec![b'#'; 70_000]);
+    write(&far.world.path("back/more"), b"more");
+    let output = far.expect(12, &["--ignore-files", "--delete", "far:t/", "back"]);
+    assert!(said(&output).contains("nothing is deleted"), "{}", said(&output));
+    assert!(far.world.path("back/more").exists());
+}
+
+#[test]
+fn a_source_behind_a_login_is_watched_there_and_again_after_the_far_end_was_killed() {
+    let far = Sshd::with_gtp();
+    write(&far.home("t/a"), b"a");
+    let mut command = far.gtp("sync", &["--watch", "--delete", "far:t/", "here"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut tells = |what: &str| {
+        told.by_ref().map(Result::unwrap).find(|line| line.contains(what)).expect("it goes on")
+    };
+    tells("1 file of");
+    assert_eq!(std::fs::read(far.world.path("here/a")).unwrap(), b"a");
+    write(&far.home("t/d/b"), b"b");
+    std::fs::remove_file(far.home("t/a")).unwrap();
+    tells("1 name deleted");
+    assert!(far.world.path("here/d/b").exists() && !far.world.path("here/a").exists());
+    for id in far.far_end_ids() {
+        let id = rustix::process::Pid::from_raw(id).unwrap();
+        rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+    }
+    tells("tried again in 1 second");
+    write(&far.home("t/d/c"), b"c");
+    tells("1 file of");
+    assert!(far.world.path("here/d/c").exists());
+    // The watch of the new far end tells as well.
+    write(&far.home("t/d/e"), b"e");
+    tells("1 file of");
+    interrupted(child);
+    wait_for("the end of the far end", || far.far_ends() == 0);
+}
+
+#[test]
+fn small_files_travel_in_steps_both_ways_unless_something_limits_the_rate() {
+    let far = Sshd::with_gtp();
+    let tree = far.world.path("tree");
+    plant(&tree);
+    let small = ["d/x", "private", "d/e/new", "empty too"];
+    let change = |content: &[u8]| {
+        for name in small {
+            write(&tree.join(name), content);
+            // It has not just changed.
+            let past = std::time::UNIX_EPOCH
+                + std::time::Duration::new(1_100_000_000 + content.len() as u64, 5);
+            std::fs::File::open(tree.join(name)).unwrap().set_modified(past).unwrap();
+        }
+        attribute(&tree.join("d/x"), &format!("of {} bytes", content.len()));
+    };
+    for words in [["-aHX", "tree/", "far:t"], ["-aHX", "far:t/", "back"]] {
+        far.expect(0, &words);
+    }
+    let copies = [far.home("t"), far.world.path("back")];
+    let has_session = |output: &Output| events(output).iter().any(|event| event["event"] == "done");
+    for (content, limit, expected) in [
+        (&b"first"[..], &[][..], false),
+        (b"", &[], false),
+        (b"next one", &["--max-rate", "80Mbit"], true),
+    ] {
+        change(content);
+        for (words, copy) in
+            [["-aHX", "tree/", "far:t"], ["-aHX", "far:t/", "back"]].iter().zip(&copies)
+        {
+            let output = far.expect(0, &[&words[..], &["--json"], limit].concat());
+            assert_eq!(has_session(&output), expected, "{words:?} {limit:?}");
+            let end = summary(&output);
+            assert_eq!((&end["files"], &end["bytes"]), (&4.into(), &(4 * content.len()).into()));
+            assert_eq!(differences(&tree, copy), "", "{words:?} {limit:?}");
+        }
+    }
+}
