@@ -9,8 +9,9 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use common::dice::{Dice, seed};
 use common::{World, bytes, events, size_of, wait_for};
 use serde_json::Value;
 
@@ -70,24 +71,6 @@ impl Drop for Counting {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Numbers that look random, from a seed (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (x ^ (x >> 31)) % bound
-    }
-}
-
-fn seed() -> u64 {
-    let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    std::env::var("GTP_SEED").map_or_else(|_| now(), |text| text.parse().unwrap())
 }
 
 #[test]
