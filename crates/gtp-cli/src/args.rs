@@ -18,10 +18,12 @@ use clap_complete::Shell;
 use gtp::{Fingerprint, Rate, Url, Value};
 
 use crate::bench::BenchArgs;
+use crate::candidates::CandidatesArgs;
 use crate::cp::{CpArgs, FarEndArgs};
 use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
+use crate::hosts::Mirrors;
 use crate::keys::KeysArgs;
 use crate::log::LogFormat;
 use crate::run::{PumpCommand, RunArgs};
@@ -101,6 +103,9 @@ pub enum Verb {
     Doctor(DoctorArgs),
     /// Print every setting with its value and where that came from
     Config(ConfigArgs),
+    /// What the completion scripts ask
+    #[command(hide = true)]
+    Candidates(CandidatesArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell.
@@ -331,7 +336,7 @@ pub struct GetArgs {
     /// Addresses, then the destination: a file, a directory, or - for standard output. A file
     /// goes into an existing directory under its own name; a directory's content goes into the
     /// destination (into DEST/NAME if that is written with a slash or a dot at its end)
-    #[arg(required = true, value_name = "URL|DEST")]
+    #[arg(required = true, value_name = "URL|DEST", value_hint = ValueHint::Hostname)]
     pub urls_and_dest: Vec<String>,
     /// A further source of the same object; may be repeated
     #[arg(long, value_name = "URL", env = "GTP_MIRROR", value_delimiter = ',')]
@@ -344,6 +349,9 @@ pub struct GetArgs {
     pub replace: bool,
     #[command(flatten)]
     pub transfer: TransferArgs,
+    /// What the configuration file says of the addresses' hosts
+    #[arg(skip)]
+    pub mirrors_of: Mirrors,
 }
 
 /// Options of `put`.
@@ -351,7 +359,7 @@ pub struct GetArgs {
 pub struct PutArgs {
     /// Files and directories, then the address. Several need a directory there: end the address
     /// with a slash
-    #[arg(required = true, value_name = "PATH|URL")]
+    #[arg(required = true, value_name = "PATH|URL", value_hint = ValueHint::Hostname)]
     pub paths_and_url: Vec<PathBuf>,
     #[command(flatten)]
     pub transfer: TransferArgs,
@@ -364,6 +372,7 @@ pub struct StreamArgs {
     #[arg(value_enum)]
     pub way: Way,
     /// The other end, if it listens; without it this end does
+    #[arg(value_hint = ValueHint::Hostname)]
     pub url: Option<Url>,
     /// Where to listen, TCP and UDP, for one caller
     #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4810", env = "GTP_LISTEN")]
@@ -436,6 +445,7 @@ pub enum Way {
 #[derive(Debug, Args)]
 pub struct LsArgs {
     /// The address
+    #[arg(value_hint = ValueHint::Hostname)]
     pub url: Url,
     #[command(flatten)]
     pub trust: TrustArgs,
@@ -488,27 +498,32 @@ pub fn parse() -> Result<Verb, ExitCode> {
         ExitCode::from(2)
     })?;
     let command = file.as_defaults(Cli::command());
-    let parsed = command.clone().try_get_matches_from(given()).and_then(|m| {
-        if let Some((name, given)) = m.subcommand()
-            && let Some(verb) = command.find_subcommand(name)
-        {
-            for sentence in file.passed_over(verb, given) {
-                output::aside(format_args!("{sentence}"));
-            }
+    let matches = command.clone().try_get_matches_from(given()).map_err(|e| refused(&e))?;
+    let mut verb = Cli::from_arg_matches(&matches).map_err(|error| refused(&error))?.verb;
+    if let Some((name, given)) = matches.subcommand() {
+        let passed_over = command.find_subcommand(name).map(|verb| file.passed_over(verb, given));
+        for sentence in passed_over.into_iter().flatten() {
+            output::aside(format_args!("{sentence}"));
         }
-        Cli::from_arg_matches(&m)
-    });
-    parsed.map(|cli| with_end_of_options(cli.verb)).map_err(|error| {
-        if !error.use_stderr() {
-            return shown(&error);
-        }
-        // If standard error cannot be written there is nobody to tell.
-        let _ = error.print();
-        if let Some(variable) = config::blamed_variable(&error) {
-            output::aside(format_args!("The value comes from the environment: {variable}."));
-        }
-        ExitCode::from(2)
-    })
+        file.hosts.resolve(&mut verb, given).map_err(|failure| {
+            output::aside(format_args!("gtp: {failure}"));
+            ExitCode::from(failure.exit_code())
+        })?;
+    }
+    Ok(with_end_of_options(verb))
+}
+
+/// Shows what the parser says in place of a command; returns the exit code.
+fn refused(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        return shown(error);
+    }
+    // If standard error cannot be written there is nobody to tell.
+    let _ = error.print();
+    if let Some(variable) = config::blamed_variable(error) {
+        output::aside(format_args!("The value comes from the environment: {variable}."));
+    }
+    ExitCode::from(2)
 }
 
 /// The words of the command line. A program that is called `gtp-ssh` is `gtp ssh`, for programs

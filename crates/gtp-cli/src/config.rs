@@ -5,6 +5,7 @@
 //! default, in every verb that has the option and takes the value: a control law of transfers is
 //! none of streams, and `gtp stream` then says what it uses instead. A key that no verb knows, or a
 //! value that none takes, is refused with its line: a misspelt limit must not be a limit ignored.
+//! The one table is `host`, whose meaning is not known here.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,11 +15,15 @@ use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::hosts::Hosts;
+
 /// What the file says, option by option.
 #[derive(Debug, Default)]
 pub struct File {
     /// Where it is, or would be.
     pub path: Option<PathBuf>,
+    /// The hosts that it names.
+    pub hosts: Hosts,
     values: BTreeMap<String, String>,
 }
 
@@ -70,8 +75,8 @@ impl File {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound && !is_named => String::new(),
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
-        let values = parse(&text).map_err(|why| format!("{}{why}", path.display()))?;
-        Ok(File { path: Some(path), values })
+        let read = parse(&text).map_err(|why| format!("{}{why}", path.display()))?;
+        Ok(File { path: Some(path), ..read })
     }
 
     /// The value for an option.
@@ -157,10 +162,15 @@ fn allowed(name: &str) -> bool {
     !NOT_IN_FILE.contains(&name)
 }
 
-fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
-    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+fn parse(text: &str) -> Result<File, String> {
+    let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map_or(1, |span| line_of(text, span.start));
         format!(", line {line}: {}", e.message())
+    })?;
+    let hosts = table.remove(HOSTS).map(|hosts| Hosts::of(&hosts)).transpose();
+    let hosts = hosts.map_err(|bad| {
+        let line = line_in_host(text, &bad.name, &bad.key);
+        format!(", line {line}: {bad}")
     })?;
     let known = options();
     let mut values = BTreeMap::new();
@@ -178,13 +188,19 @@ fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
         }
         values.insert(name, value);
     }
-    Ok(values)
+    Ok(File { path: None, hosts: hosts.unwrap_or_default(), values })
 }
+
+/// The table of hosts.
+const HOSTS: &str = "host";
 
 /// Why a key is no setting, and what to write instead.
 fn unknown(key: &str, name: &str, value: &toml::Value) -> String {
     if matches!(value, toml::Value::Table(_)) {
-        return format!("settings stand alone, not in a table [{key}]: remove that line");
+        return format!(
+            "settings stand alone, not in a table [{key}]: remove that line (only hosts have \
+             tables, [host.NAME])"
+        );
     }
     if NOT_IN_FILE.contains(&name) {
         return format!("`{key}` is meant for one command: give it there as --{name}");
@@ -262,13 +278,26 @@ fn line_of_key(text: &str, key: &str) -> usize {
     1 + text.lines().position(names).unwrap_or(0)
 }
 
+/// The line of a key in the table of a host, or of the table.
+fn line_in_host(text: &str, name: &str, key: &str) -> usize {
+    let bare = |line: &str| line.replace([' ', '\t', '"', '\''], "");
+    let begins = |line: &str| bare(line).starts_with(&format!("[host.{name}]").replace(' ', ""));
+    let at = text.lines().position(begins);
+    let head = at.unwrap_or_else(|| line_of_key(text, HOSTS).saturating_sub(1));
+    let rest: Vec<&str> = text.lines().skip(head).collect();
+    let names = |line: &&str| bare(line).split('=').next() == Some(key);
+    let below = rest.iter().position(names).filter(|_| !key.is_empty());
+    1 + head + below.unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn settings_are_checked_by_their_options() {
-        let values = parse("capacity_in = \"700Mbit\"\npublic = true\nweight = 2\n").unwrap();
+        let values =
+            parse("capacity_in = \"700Mbit\"\npublic = true\nweight = 2\n").unwrap().values;
         assert_eq!(values["capacity-in"], "700Mbit");
         assert_eq!(values["weight"], "2");
         let refused = parse("# c\nweight = 2\nmax-rate = 700\n").unwrap_err();
@@ -278,7 +307,7 @@ mod tests {
     #[test]
     fn a_value_that_one_verb_takes_is_a_setting_and_one_that_none_takes_is_not() {
         for law in ["grant", "rbudp", "lambdastream"] {
-            let values = parse(&format!("control = \"{law}\"\n")).unwrap();
+            let values = parse(&format!("control = \"{law}\"\n")).unwrap().values;
             assert_eq!(values["control"], law);
         }
         assert!(parse("control = \"vegas\"\n").unwrap_err().starts_with(", line 1: `control`"));
@@ -292,6 +321,21 @@ mod tests {
         assert!(table.contains("not in a table [serve]"), "{table}");
         assert!(parse("mirror = \"x\"\n").unwrap_err().contains("as --mirror"));
         assert!(parse("a = = 1\n").unwrap_err().starts_with(", line 1"));
+    }
+
+    #[test]
+    fn a_host_is_refused_with_the_line_of_the_key_in_its_own_table() {
+        let text =
+            "weight = 2\n[host.a]\nweight = 3\n\n[host.\"b\"]\naddress = \"b\"\nweight = 0\n";
+        let refused = parse(text).unwrap_err();
+        assert!(refused.starts_with(", line 7: [host.b] `weight`: a weight is"), "{refused}");
+        let refused = parse("weight = 2\n\n[host.A]\nweight = 3\n").unwrap_err();
+        assert!(refused.starts_with(", line 3: [host.A]: a name has"), "{refused}");
+        let refused = parse("weight = 2\nhost = 3\n").unwrap_err();
+        assert!(refused.starts_with(", line 2: `host`: write hosts as"), "{refused}");
+        let read = parse(&text.replace("weight = 0", "weight = 1")).unwrap();
+        assert_eq!(read.hosts.names().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(read.values["weight"], "2");
     }
 
     #[test]

@@ -8,11 +8,13 @@
 mod accepting;
 mod args;
 mod bench;
+mod candidates;
 mod config;
 mod cp;
 mod daemon;
 mod demo;
 mod doctor;
+mod hosts;
 mod keys;
 mod lines;
 mod log;

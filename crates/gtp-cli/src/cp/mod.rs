@@ -35,6 +35,7 @@ use tokio::time::timeout;
 pub use far_end::{FarEndArgs, run as run_far_end};
 
 use crate::args::{HostArgs, TransferArgs};
+use crate::hosts::Mirrors;
 use crate::output;
 use crate::show::Shower;
 use crate::verbs::transfer::{Ends, Options, control, watch};
@@ -51,12 +52,15 @@ pub struct CpArgs {
     /// behind an ssh login, or gtp://host[:port]/path. A directory goes beneath the destination;
     /// written with a slash at its end, its content does. - is standard output. From one login to
     /// another the data go directly, or through here if the two cannot reach each other
-    #[arg(required = true, value_name = "SRC|DST")]
+    #[arg(required = true, value_name = "SRC|DST", value_hint = ValueHint::Hostname)]
     pub words: Vec<OsString>,
     #[command(flatten)]
     pub way: WayArgs,
     #[command(flatten)]
     pub transfer: TransferArgs,
+    /// What the configuration file says of the addresses' hosts
+    #[arg(skip)]
+    pub mirrors_of: Mirrors,
 }
 
 /// How a far end is reached.
@@ -304,7 +308,9 @@ impl Copy<'_> {
         let here = host(&self.args.transfer.host).start()?;
         for text in urls {
             let url = text.parse::<Url>().map_err(|bad| usage(&bad.to_string()))?;
-            let get = destination(Get::new(url), to, urls.len() > 1)?;
+            let mirrors = self.args.mirrors_of.get(&url).into_iter().flatten();
+            let get = mirrors.cloned().fold(Get::new(url.clone()), Get::mirror);
+            let get = destination(get, to, urls.len() > 1)?;
             let get = get.with_trust(&self.args.transfer).with_options(&self.args.transfer)?;
             let transfer = get.start(&here);
             let ended = match transfer {

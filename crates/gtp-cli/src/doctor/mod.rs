@@ -19,8 +19,8 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::Args;
 use clap::builder::BoolishValueParser;
+use clap::{Args, ValueHint};
 use gtp::{Failure, Url};
 
 use crate::args::{HostArgs, TrustArgs};
@@ -30,6 +30,7 @@ use finding::{Finding, Verdict};
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// An object of a server: the way there is looked at too, and the object is fetched and dropped
+    #[arg(value_hint = ValueHint::Hostname)]
     pub url: Option<Url>,
     #[command(flatten)]
     pub trust: TrustArgs,

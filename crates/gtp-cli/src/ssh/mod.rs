@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use gtp::{Connect, Failure, FailureKind, Host, Rate, Stream};
 use tokio::time::timeout;
 
@@ -48,7 +48,8 @@ pub struct SshArgs {
         value_parser = crate::words::span, allow_hyphen_values = true)]
     pub login_limit: Duration,
     /// ssh's own options, the host, and the command
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SSH ARGUMENTS")]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SSH ARGUMENTS",
+        value_hint = ValueHint::Hostname)]
     pub words: Vec<OsString>,
 }
 

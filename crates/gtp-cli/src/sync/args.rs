@@ -25,7 +25,8 @@ pub struct SyncArgs {
     /// this machine, [user@]host:path for one behind an ssh login, or gtp://host[:port]/path; one
     /// at least is here. SRC goes beneath DST under its own name; written with a slash at its end,
     /// its content goes into DST
-    #[arg(required = true, num_args = 2, value_names = ["SRC", "DST"])]
+    #[arg(required = true, num_args = 2, value_names = ["SRC", "DST"],
+        value_hint = ValueHint::Hostname)]
     pub words: Vec<OsString>,
     /// Accepted because rsync has it: links, modes, times and, as root, owners are kept anyway
     #[arg(short = 'a', long)]

@@ -59,10 +59,9 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
 }
 
 fn describe(args: &GetArgs, url: Url, dest: &str) -> Result<Get, Failure> {
-    let mut get = Get::new(url);
-    for mirror in &args.mirror {
-        get = get.mirror(mirror.clone());
-    }
+    let known = args.mirrors_of.get(&url).into_iter().flatten();
+    let mirrors = args.mirror.iter().chain(known).cloned();
+    let mut get = mirrors.fold(Get::new(url.clone()), Get::mirror);
     get = match dest {
         "-" => get.to_writer(output::Data::open()?),
         path => get.to(path),

@@ -65,6 +65,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Set(args) => crate::daemon::set(&args),
         Verb::Doctor(args) => crate::doctor::run(&args),
         Verb::Config(args) => settings::run(args),
+        Verb::Candidates(args) => crate::candidates::run(&args),
         Verb::Completions { shell } => completions::run(shell),
         Verb::Man { dir } => man::run(&dir),
     };

@@ -25,6 +25,10 @@ pub fn run(args: ConfigArgs) -> Result<ExitCode, Failure> {
     for (name, option) in options() {
         all.push(setting(&file, name, &option));
     }
+    let path = file.path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
+    let of_host =
+        |(name, value)| Setting { name, value: Some(value), origin: format!("file {path}") };
+    all.extend(file.hosts.settings().into_iter().map(of_host));
     let width = all.iter().map(|s| s.name.len()).max().unwrap_or(0);
     for Setting { name, value, origin } in all {
         if args.json {
