@@ -358,7 +358,7 @@ pub struct GetArgs {
 #[derive(Debug, Args)]
 pub struct PutArgs {
     /// Files and directories, then the address. Several need a directory there: end the address
-    /// with a slash
+    /// with a slash. - is standard input, and the address then names a file
     #[arg(required = true, value_name = "PATH|URL", value_hint = ValueHint::Hostname)]
     pub paths_and_url: Vec<PathBuf>,
     #[command(flatten)]
@@ -426,6 +426,9 @@ pub struct StreamArgs {
         value_parser = words::weight, allow_hyphen_values = true
     )]
     pub weight: f64,
+    /// Whether data go by UDP, at the end that calls
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", env = "GTP_UDP")]
+    pub udp: Udp,
     #[command(flatten)]
     pub trust: TrustArgs,
     #[command(flatten)]

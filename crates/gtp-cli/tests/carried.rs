@@ -200,6 +200,28 @@ fn udp_is_taken_back_when_it_gets_through_again() {
 }
 
 #[test]
+fn a_server_whose_firewall_lets_in_answers_alone_sends_first_and_udp_is_taken() {
+    if !require_root() {
+        return;
+    }
+    for near_too in [false, true] {
+        let pair = Pair::new();
+        pair.hosts.answers_only(To::Far, None);
+        // Opened towards the server for the control connection, and for nothing else.
+        if near_too {
+            pair.hosts.answers_only(To::Near, None);
+        }
+        let content = pair.world.export("x", 16_000_000);
+        let limit = ["--max-rate", "10Mbit"];
+        let by = pair.carriers(&[&["get", &pair.url("x"), "got"][..], &limit].concat());
+        assert_eq!(by, ["tcp", "udp"], "{near_too}");
+        let by = pair.carriers(&[&["put", "got", &pair.url("sent")][..], &limit].concat());
+        assert_eq!(by, ["tcp", "udp"], "{near_too}");
+        assert!(pair.read("got") == content && pair.read("export/sent") == content);
+    }
+}
+
+#[test]
 fn of_several_sources_only_the_blocked_one_goes_over_tcp() {
     if !require_root() {
         return;

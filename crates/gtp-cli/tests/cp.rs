@@ -8,10 +8,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::hosts::{FAR, Hosts};
+use common::hosts::{FAR, Hosts, To};
 use common::ports::free_port;
 use common::sshd::{Sshd, find};
 use common::{World, events, require_root, wait_for};
@@ -117,6 +117,38 @@ fn patterns_and_links_are_followed_at_the_far_end_and_odd_names_are_no_commands(
     std::os::unix::fs::symlink("logs", sshd.home("put")).unwrap();
     sshd.expect(0, &["odd", "far:put"]);
     assert!(std::fs::read(sshd.home("logs/odd")).unwrap() == odd);
+}
+
+#[test]
+fn what_lies_in_one_directory_comes_in_one_transfer_and_what_lies_elsewhere_beside_it() {
+    let sshd = Sshd::with_gtp();
+    let names = ["-a.h5", "b b.h5", "c'c.h5", "d.h5/deep"];
+    let contents = names.map(|name| sshd.file(&format!("data/{name}"), 50_000 + name.len()));
+    sshd.file("data/other", 10);
+    let fetched = sshd.expect(0, &["far:data/*.h5", "got", "--json"]);
+    let done = events(&fetched).into_iter().filter(|event| event["event"] == "done");
+    let done: Vec<_> = done.collect();
+    assert_eq!((done.len(), &done[0]["files_written"]), (1, &4.into()), "{done:?}");
+    for (name, content) in names.iter().zip(&contents) {
+        assert!(sshd.read(&format!("got/{name}")) == *content, "{name}");
+    }
+    assert!(!sshd.world.path("got/other").exists());
+    // A directory that is there keeps its mode, and again nothing is written.
+    let mode = || std::fs::metadata(sshd.world.path("got")).unwrap().permissions().mode();
+    let before = mode();
+    std::fs::set_permissions(sshd.home("data"), PermissionsExt::from_mode(0o700)).unwrap();
+    let again =
+        sshd.expect(0, &["far:data/-a.h5", "far:data/b b.h5", "far:data/d.h5", "got", "--json"]);
+    assert_eq!(events(&again).pop().unwrap()["files_written"], 0);
+    assert_eq!(mode(), before);
+    // What is elsewhere, or has another name there, comes beside it.
+    let apart = sshd.file("else/where", 700);
+    std::os::unix::fs::symlink("other", sshd.home("data/link")).unwrap();
+    sshd.expect(0, &["far:data/-a.h5", "far:data/link", "far:else/where", "far:data/c*", "mixed"]);
+    assert!(sshd.read("mixed/where") == apart && sshd.read("mixed/link").len() == 10);
+    assert!(sshd.read("mixed/-a.h5") == contents[0] && sshd.read("mixed/c'c.h5") == contents[2]);
+    sshd.expect(3, &["far:data/*.h6", "none"]);
+    sshd.expect(2, &["far:data/*.h5", "-"]);
 }
 
 #[test]
@@ -345,6 +377,35 @@ fn where_only_the_port_of_ssh_is_open_ssh_carries_the_data_both_ways() {
 }
 
 #[test]
+fn where_a_firewall_lets_in_ssh_alone_the_far_end_sends_first_and_udp_is_taken_from_ssh() {
+    if !require_root() {
+        return;
+    }
+    for near_too in [false, true] {
+        let hosts = Hosts::new();
+        let sshd = Sshd::start_at((FAR, 22), "", |program| hosts.far(&Command::new(program)));
+        sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+        hosts.answers_only(To::Far, Some(22));
+        if near_too {
+            hosts.answers_only(To::Near, None);
+        }
+        let content = sshd.file("large", 16_000_000);
+        for words in [["far:large", "got"], ["got", "far:back"]] {
+            let words = [&words[..], &["--max-rate", "10Mbit", "--json"]].concat();
+            let copied = hosts.near(&sshd.cp(&words)).output().unwrap();
+            assert_eq!(copied.status.code(), Some(0), "{words:?}: {}", said(&copied));
+            let by = events(&copied).into_iter().filter(|event| event["event"] == "carrier");
+            let by: Vec<_> = by.map(|event| event["carrier"].clone()).collect();
+            assert_eq!(by, ["tcp", "udp"], "{near_too}: {words:?}: {}", said(&copied));
+            assert!(said(&copied).contains("ssh carries the data"), "{}", said(&copied));
+            assert!(said(&copied).contains("UDP gets through to far"), "{}", said(&copied));
+        }
+        assert!(sshd.read("got") == content);
+        assert!(std::fs::read(sshd.home("back")).unwrap() == content);
+    }
+}
+
+#[test]
 fn pipes_lose_nothing_and_nothing_goes_over_them_twice() {
     if !require_root() {
         return;
@@ -491,9 +552,8 @@ fn over_a_round_trip_of_20_ms_the_first_byte_comes_within_2_s_of_a_login() {
     router.stop().unwrap();
 }
 
-#[test]
-fn a_far_end_whose_answers_nobody_reads_ends_when_its_input_does() {
-    let world = World::new();
+/// A far end that was asked for a tree and has answered, and its pipes.
+fn asked_for_a_tree(world: &World) -> (Child, ChildStdin, BufReader<ChildStdout>) {
     let mut far = Command::new(env!("CARGO_BIN_EXE_gtp"));
     far.arg("far-end").env("HOME", world.path(""));
     let mut far = far.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -507,6 +567,13 @@ fn a_far_end_whose_answers_nobody_reads_ends_when_its_input_does() {
     while !answer.contains("ready") {
         assert!(from.read_line(&mut answer).unwrap() > 0, "{answer}");
     }
+    (far, to, from)
+}
+
+#[test]
+fn a_far_end_whose_answers_nobody_reads_ends_when_its_input_does() {
+    let world = World::new();
+    let (mut far, mut to, from) = asked_for_a_tree(&world);
     drop(from);
     // The second link of this number is answered, which fails.
     to.write_all(&b"O\x80\0\0\0\0\0".repeat(2)).unwrap();
@@ -514,4 +581,17 @@ fn a_far_end_whose_answers_nobody_reads_ends_when_its_input_does() {
     let writing = std::thread::spawn(move || to.write_all(&vec![b'\n'; 16 << 20]));
     wait_for("the far end's end", || far.try_wait().unwrap().is_some());
     writing.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_far_end_waits_for_nobody_who_has_connected_and_said_nothing() {
+    let world = World::new();
+    let (mut far, mut to, _from) = asked_for_a_tree(&world);
+    // The link without TLS, and one to the server's port.
+    to.write_all(b"O\x80\0\0\0\0\0O\0\0\0\x07\0\0").unwrap();
+    let began = Instant::now();
+    drop(to);
+    wait_for("the far end's end", || far.try_wait().unwrap().is_some());
+    // A server gives its sessions five seconds.
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }

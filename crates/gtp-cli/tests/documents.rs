@@ -14,7 +14,7 @@ use common::{Serving, wait_for};
 use gtp_share::client::sessions;
 
 /// Commands that other parts of the project run, and what runs them.
-const ELSEWHERE: [(&str, &str); 18] = [
+const ELSEWHERE: [(&str, &str); 22] = [
     ("make demo", "tests/demo.rs, and .ci/run by make test"),
     ("make test", ".ci/run"),
     ("make install", "it builds everything optimised, into the home directory"),
@@ -34,6 +34,10 @@ const ELSEWHERE: [(&str, &str); 18] = [
         "tests/ssh.rs",
     ),
     ("tar -cf - data | gtp ssh host 'tar -xf -'", "tests/ssh.rs"),
+    ("tar -c data | gtp cp - host:data.tar", "tests/cp_streams.rs"),
+    ("gtp cp host:data.tar - | tar -x", "tests/cp_streams.rs"),
+    ("gtp cp host:data gtp://server/inbox/", "tests/cp_through.rs"),
+    ("gtp cp notes a:x gtp://server/y b:", "tests/cp_through.rs"),
     ("gtp run iperf3 -s", "tests/run.rs"),
     ("gtp run iperf3 -c server", "tests/run.rs, in both directions"),
 ];

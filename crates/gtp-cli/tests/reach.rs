@@ -313,7 +313,7 @@ fn a_stream_without_a_path_for_datagrams_ends_with_code_11_at_both_ends() {
     BufReader::new(&mut said_there).read_line(&mut line).unwrap();
     let port = line.split(' ').find_map(|word| word.strip_prefix("127.0.0.1:")).unwrap();
     let url = format!("gtp://127.0.0.1:{}/", tcp_only(port.parse().unwrap()));
-    let send = world.run("client", &["stream", "send", &url, "--accept-new"]);
+    let send = world.run("client", &["stream", "send", &url, "--accept-new", "--udp", "only"]);
     assert_eq!(send.status.code(), Some(11), "{}", said(&send));
     assert!(said(&send).contains("no UDP path"), "{}", said(&send));
     assert_eq!(receive.wait().unwrap().code(), Some(11));

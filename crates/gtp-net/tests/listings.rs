@@ -94,6 +94,8 @@ impl World {
             sink_options: SinkOptions::default(),
             changes: Changes::Untold,
             confines: None,
+            chosen: None,
+            data_from: None,
         };
         let (tell, _) = mpsc::channel(EVENTS);
         let server = Server::bind(host(), &identity, config, tell).await.unwrap();

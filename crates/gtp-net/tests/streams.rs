@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::{Bytes, Rate};
-use gtp_net::client::{Endpoint, Terms, Url};
+use gtp_net::client::{Endpoint, Terms, Udp, Url};
 use gtp_net::engine::{Host, HostConfig, Law};
 use gtp_net::flows::FailureKind;
 use gtp_net::identity::Identity;
@@ -339,7 +339,7 @@ async fn a_host_says_that_no_datagram_came_and_the_caller_blames_the_path() {
     let mut world = World::listed().await;
     let door = tcp_only(world.listener.address()).await;
     let url = format!("gtp://{door}/talk").parse().unwrap();
-    let terms = world.terms();
+    let terms = Terms { udp: Udp::Only, ..world.terms() };
     let calling = connect(&world.endpoint, &url, &terms, WINDOW);
     let answering = async { world.listener.next().await.unwrap().accept().unwrap() };
     let (called, answered) = in_time(async { tokio::join!(calling, answering) }).await;
@@ -416,6 +416,8 @@ async fn a_server_of_files_has_no_streams_and_says_so() {
         sink_options: SinkOptions::default(),
         changes: Changes::Untold,
         confines: None,
+        chosen: None,
+        data_from: None,
     };
     let (events, _heard) = tokio::sync::mpsc::channel(16);
     let server = Server::bind(host(), &identity, config, events).await.unwrap();

@@ -4,6 +4,7 @@
 //! special files, unreadable files and names that cannot travel are skipped and said so. Only the
 //! exported path itself may be a link; naming it was the operator's choice.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -31,7 +32,12 @@ pub struct Export {
     base: OwnedFd,
     /// The only file beneath `base` that is offered; `None` offers all.
     only: Option<RelPath>,
+    /// What the listing of all that is offered has directly beneath `base`; everything if `None`.
+    chosen: Option<Arc<Chosen>>,
 }
+
+/// Names directly beneath a directory.
+pub type Chosen = BTreeSet<String>;
 
 /// The listing of an object, with what is needed to read it.
 #[derive(Debug)]
@@ -156,7 +162,7 @@ impl Export {
             std::fs::File::open(dir).map(OwnedFd::from).map_err(|e| read_error(&shown, e))
         };
         if kind.is_dir() {
-            return Ok(Export { base: open(&real)?, only: None });
+            return Ok(Export { base: open(&real)?, only: None, chosen: None });
         }
         if !kind.is_file() {
             return Err(SourceError::Special { path: shown });
@@ -165,7 +171,14 @@ impl Export {
         let only = RelPath::from_bytes(name).map_err(|why| {
             read_error(&shown, std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
         })?;
-        Ok(Export { base: open(real.parent().unwrap_or(Path::new("/")))?, only: Some(only) })
+        let base = open(real.parent().unwrap_or(Path::new("/")))?;
+        Ok(Export { base, only: Some(only), chosen: None })
+    }
+
+    /// Lists, of all that is offered, only what has these names, and what is beneath it. The
+    /// listing is a bundle of objects then, and not the directory with a mode and a time.
+    pub fn choosing(self, chosen: Arc<Chosen>) -> Export {
+        Export { chosen: Some(chosen), ..self }
     }
 
     /// The directory beneath which all is offered, or the one that holds the file.
@@ -238,7 +251,13 @@ impl Export {
     ) -> Result<Lister, SourceError> {
         let names = names.into();
         let at = match (&self.only, at) {
-            (None, None) => return Lister::of_dir(&self.base, "", depth, names),
+            (None, None) => {
+                let lister = Lister::of_dir(&self.base, "", depth, names)?;
+                return Ok(match &self.chosen {
+                    Some(chosen) => lister.choosing(Arc::clone(chosen)),
+                    None => lister,
+                });
+            }
             (Some(only), None) => only,
             (None, Some(at)) => at,
             (Some(only), Some(at)) if at == only => only,

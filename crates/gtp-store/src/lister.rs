@@ -11,6 +11,7 @@
 use std::collections::BinaryHeap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{
     Access, AtFlags, FileType, OFlags, RawDir, SeekFrom, Stat, accessat, fstat, seek, statat,
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::abilities::is_refusal;
 use crate::dir_names::{Collecting, NamesHeld, Taken, Upcoming};
-use crate::export::{SkipReason, Skipped, Stamp, attributes, beneath_error, entry};
+use crate::export::{Chosen, SkipReason, Skipped, Stamp, attributes, beneath_error, entry};
 use crate::manifest::{Attributes, Entry, Kind, MAX_ENTRIES, ManifestError, RootKind};
 use crate::name::{RelPath, escaped};
 use crate::numbering::Numbering;
@@ -53,6 +54,8 @@ pub struct Lister {
     /// The directory that is listed, or the one that holds the file.
     base: OwnedFd,
     own: Option<Attributes>,
+    /// The names directly in the directory that are listed; all if `None`.
+    chosen: Option<Arc<Chosen>>,
     depth: Depth,
     /// What it may keep of names.
     held: NamesHeld,
@@ -123,6 +126,7 @@ impl Lister {
             kind: RootKind::Dir,
             base,
             own: Some(attributes(&stat)),
+            chosen: None,
             depth,
             held: NamesHeld { most: held.most.max(NAMES_LEAST), ..held },
             dirs: Vec::new(),
@@ -151,6 +155,7 @@ impl Lister {
             kind: RootKind::File,
             base,
             own: None,
+            chosen: None,
             depth: Depth::One,
             held: NamesHeld::from(NAMES_LEAST),
             dirs: vec![dir],
@@ -158,6 +163,19 @@ impl Lister {
             entries: 0,
             stamp: None,
         }
+    }
+
+    /// Lists these names directly in the directory alone, as a bundle of objects.
+    pub(crate) fn choosing(self, chosen: Arc<Chosen>) -> Lister {
+        Lister { own: None, chosen: Some(chosen), ..self }
+    }
+
+    /// Whether a name in the present directory is left out without a word.
+    fn is_unchosen(&self, name: &[u8]) -> bool {
+        let is_top = self.dirs.last().is_some_and(|dir| dir.path.is_empty());
+        let has =
+            |chosen: &Arc<Chosen>| str::from_utf8(name).is_ok_and(|name| chosen.contains(name));
+        is_top && self.chosen.as_ref().is_some_and(|chosen| !has(chosen))
     }
 
     /// Returns whether a file or a directory is listed.
@@ -390,6 +408,9 @@ impl Lister {
 
     /// Lists one name of the present directory.
     fn name(&mut self, name: Box<[u8]>) -> Result<Step, SourceError> {
+        if self.is_unchosen(&name) {
+            return Ok(Step::Nothing);
+        }
         if self.open.is_none()
             && let Some(gone) = self.reopen()
         {

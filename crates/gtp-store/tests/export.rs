@@ -36,6 +36,26 @@ fn a_tree_is_listed_in_order_and_what_cannot_travel_is_said() {
 }
 
 #[test]
+fn chosen_names_and_what_is_beneath_them_are_listed_as_a_bundle_and_parts_are_as_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |p: &str| dir.path().join(p);
+    std::fs::create_dir_all(at("d/b")).unwrap();
+    for name in ["a", "b", "c", "d/a", "d/b/x"] {
+        std::fs::write(at(name), b"a").unwrap();
+    }
+    let chosen = ["a", "d", "none"].map(str::to_owned).into_iter().collect();
+    let export = Export::open(dir.path()).unwrap().choosing(std::sync::Arc::new(chosen));
+    let listed = |at: Option<&str>| {
+        let scanned = export.scan(at.map(name).as_ref()).unwrap();
+        let paths = scanned.manifest.entries.iter().map(|e| e.path.as_str().to_owned());
+        (paths.collect::<Vec<_>>(), scanned.manifest.own.is_some(), scanned.skipped_total)
+    };
+    let paths = |all: &[&str]| all.iter().map(|path| path.to_string()).collect::<Vec<_>>();
+    assert_eq!(listed(None), (paths(&["a", "d", "d/a", "d/b", "d/b/x"]), false, 0));
+    assert_eq!(listed(Some("d")), (paths(&["a", "b", "b/x"]), true, 0));
+}
+
+#[test]
 fn a_directory_of_links_is_left_as_soon_as_nobody_wants_its_listing() {
     let dir = tempfile::tempdir().unwrap();
     for n in 0..9 {

@@ -161,6 +161,13 @@ impl Get {
         Ok(self.rename())
     }
 
+    /// Believes a directory's content only if nothing but these names is directly in it. Those that
+    /// do not come are left out ([`gtp_net::client::Outcome::skipped`]).
+    pub fn only(mut self, names: impl IntoIterator<Item = String>) -> Get {
+        self.naming.only = Some(Arc::new(names.into_iter().collect()));
+        self.rename()
+    }
+
     fn rename(mut self) -> Get {
         if let Some(Place::Path { naming, .. }) = &mut self.place {
             *naming = self.naming.clone();

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::Rate;
-use gtp_net::client::{MakeContent, Objects, PutRequest, Udp, Url};
+use gtp_net::client::{Input, MakeContent, Objects, PourRequest, PutRequest, Udp, Url};
 use gtp_net::flows::Failure;
 use gtp_net::flows::Law;
 use gtp_net::identity::Fingerprint;
 use gtp_store::{BlockSource, RelPath};
+use tokio::io::AsyncRead;
 
 use crate::get::Asked;
 use crate::host::{AcceptNew, Host};
@@ -21,9 +22,16 @@ use crate::transfer::Transfer;
 /// Describes what to send to a server that lets this host write.
 #[must_use = "nothing happens before `start`"]
 pub struct Put {
-    objects: Objects,
+    what: What,
     url: Url,
     asked: Asked,
+}
+
+/// What is sent.
+enum What {
+    Objects(Objects),
+    /// A stream that becomes a file.
+    Stream(Input),
 }
 
 impl Put {
@@ -33,7 +41,7 @@ impl Put {
     /// a slash is its content alone.
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>, url: Url) -> Put {
         let paths = paths.into_iter().map(Into::into).collect();
-        Put { objects: Objects::Paths(paths), url, asked: Asked::default() }
+        Put::of(What::Objects(Objects::Paths(paths)), url)
     }
 
     /// Sends an object under a name; `make` is called for each attempt, on a thread that may
@@ -47,12 +55,23 @@ impl Put {
             let source: Box<dyn BlockSource> = Box::new(make()?);
             Ok(source)
         });
-        Put { objects: Objects::Made(name, make), url, asked: Asked::default() }
+        Put::of(What::Objects(Objects::Made(name, make)), url)
+    }
+
+    /// Sends what is read, to its end, as a file whose path the address is. The file has its name
+    /// once all of it is there. If the input fails, the transfer is stopped or the connection
+    /// breaks, nothing is kept: a stream cannot be resumed.
+    pub fn from_reader(input: impl AsyncRead + Send + Unpin + 'static, url: Url) -> Put {
+        Put::of(What::Stream(Box::new(input)), url)
+    }
+
+    fn of(what: What, url: Url) -> Put {
+        Put { what, url, asked: Asked::default() }
     }
 
     /// Sends a directory's content, as [`Objects::Content`] has it.
     pub(crate) fn content(make: MakeContent, url: Url) -> Put {
-        Put { objects: Objects::Content(make), url, asked: Asked::default() }
+        Put::of(What::Objects(Objects::Content(make)), url)
     }
 
     /// Believes a server with this key only.
@@ -106,8 +125,16 @@ impl Put {
     /// Outside a tokio runtime.
     pub fn start(self, host: &Host) -> Result<Transfer, Failure> {
         let terms = self.asked.terms(host)?;
-        let request = PutRequest { objects: self.objects, url: self.url, terms };
-        let endpoint = Arc::clone(&host.endpoint);
-        Ok(Transfer::spawn(move |monitor| gtp_net::client::put(endpoint, request, monitor)))
+        let (endpoint, url) = (Arc::clone(&host.endpoint), self.url);
+        Ok(match self.what {
+            What::Objects(objects) => {
+                let request = PutRequest { objects, url, terms };
+                Transfer::spawn(move |monitor| gtp_net::client::put(endpoint, request, monitor))
+            }
+            What::Stream(input) => {
+                let request = PourRequest { input, url, terms };
+                Transfer::spawn(move |monitor| gtp_net::client::pour(endpoint, request, monitor))
+            }
+        })
     }
 }

@@ -3,7 +3,7 @@
 //! A description is built first and started once. What is exported is fixed from then on; who may
 //! come is looked up for each client.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use gtp_net::server::{
     Sockets, Terms, Voucher, Writing,
 };
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
-use gtp_store::SinkOptions;
+use gtp_store::{Chosen, SinkOptions};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -41,6 +41,8 @@ pub struct Server {
     alone: Vec<Alone>,
     changes: Changes,
     confines: Option<Confines>,
+    chosen: Option<Arc<Chosen>>,
+    data_from: Option<IpAddr>,
 }
 
 impl Server {
@@ -58,6 +60,8 @@ impl Server {
             alone: Vec::new(),
             changes: Changes::Untold,
             confines: None,
+            chosen: None,
+            data_from: None,
         }
     }
 
@@ -108,6 +112,20 @@ impl Server {
     /// not to be trusted with all that is exported.
     pub fn confined(mut self, to: Confines) -> Server {
         self.confines = Some(to);
+        self
+    }
+
+    /// Lists, of all that is exported, only what has these names directly beneath it. All of it is
+    /// one object then: a bundle of what has these names.
+    pub fn choosing(mut self, names: impl IntoIterator<Item = String>) -> Server {
+        self.chosen = Some(Arc::new(names.into_iter().collect()));
+        self
+    }
+
+    /// Believes that the datagrams of a client whose connection comes from this machine's loopback
+    /// come from this address: something here, such as ssh, passes the connection on.
+    pub fn data_from(mut self, address: IpAddr) -> Server {
+        self.data_from = Some(address);
         self
     }
 
@@ -192,6 +210,8 @@ impl Server {
             sink_options: SinkOptions::default(),
             changes: self.changes,
             confines: self.confines,
+            chosen: self.chosen,
+            data_from: self.data_from,
         };
         let (events_in, events) = mpsc::channel(EVENTS);
         let (engine, identity) = (host.endpoint.host().clone(), host.endpoint.identity());

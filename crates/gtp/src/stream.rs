@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gtp_alloc::{Bytes, Rate};
-use gtp_net::client::Url;
+use gtp_net::client::{Udp, Url};
 use gtp_net::flows::{Alone, Failure, Law};
 use gtp_net::identity::Fingerprint;
 use gtp_net::messages::STREAMS_MEMORY;
@@ -97,6 +97,12 @@ impl Connect {
     /// Waits this long for the host to answer.
     pub fn patience(mut self, patience: Duration) -> Connect {
         self.asked.patience = patience;
+        self
+    }
+
+    /// Whether data go by UDP; [`Udp::Auto`] if not said.
+    pub fn udp(mut self, udp: Udp) -> Connect {
+        self.asked.udp = udp;
         self
     }
 

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::follow::{Ask, tell_changes};
 use super::hello::{
-    self, ADDRESSES_MAX, Answer, Failed, LINE_MAX, Object, Ready, Receive, Request, Want,
+    self, ADDRESSES_MAX, Ability, Answer, Failed, LINE_MAX, Object, Ready, Receive, Request, Want,
 };
 use super::paths::{Asked, Found, to_read, to_write};
 use super::send;
@@ -353,6 +353,7 @@ async fn open(
         Want::Receive(Receive { path, .. }) => to_write(&home(), path)?,
         Want::Run(_) | Want::Send(_) => return Err(other("that is served by nobody")),
     };
+    let mut abilities = Ability::ALWAYS.to_vec();
     let identity = Identity::generate();
     let key = identity.fingerprint();
     let host = host(&args.host).identity(identity).start()?;
@@ -365,12 +366,24 @@ async fn open(
         }
         Want::Tree(_) | Want::Run(_) | Want::Send(_) => server.only_owner(request.key),
     };
+    if let Want::Read(paths) = &request.want {
+        let (together, _) = hello::part(paths, &objects);
+        if !together.is_empty() {
+            server = server.choosing(together.iter().map(|object| object.name.clone()));
+            abilities.push(Ability::Bundle);
+        }
+    }
+    // What comes through a link may have its data come from where ssh does; of another far end that
+    // is not known.
+    if let (false, Some(near)) = (matches!(request.want, Want::Receive(_)), ssh_address(0)) {
+        server = server.data_from(near);
+    }
     for law in [Alone::Gtp2004, Alone::Rbudp, Alone::Sabul, Alone::Tsunami] {
         server = server.allow(law);
     }
     let listen = async |at| server.clone().listen(at).start(&host).await;
     let running = listen_on(request.ports, listen).await?;
-    let version = hello::with_abilities(env!("CARGO_PKG_VERSION"));
+    let version = hello::with_abilities(env!("CARGO_PKG_VERSION"), &abilities);
     let port = running.address().port();
     let ready = Ready { version, key, addresses: addresses(), port, found: objects };
     Ok((host, running, ready, root))
@@ -438,10 +451,15 @@ fn why_none((first, last): (u16, u16), errors: &[ErrorKind]) -> Option<String> {
     }
 }
 
+/// An address of the connection that ssh has: of its client (0), or its server (2).
+fn ssh_address(field: usize) -> Option<IpAddr> {
+    let ssh = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    ssh.split(' ').nth(field)?.parse().ok()
+}
+
 /// Where this machine may be reached: first the address that ssh reached.
 fn addresses() -> Vec<IpAddr> {
-    let ssh = std::env::var("SSH_CONNECTION").unwrap_or_default();
-    let reached = ssh.split(' ').nth(2).and_then(|address| address.parse().ok());
+    let reached = ssh_address(2);
     let own = if_addrs::get_if_addrs().unwrap_or_default();
     let own = own.iter().filter(|own| !own.is_loopback()).map(if_addrs::Interface::ip);
     in_order(reached, own)

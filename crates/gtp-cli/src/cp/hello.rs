@@ -11,6 +11,8 @@ use std::net::IpAddr;
 use gtp::{FailureKind, Fingerprint};
 use serde::{Deserialize, Serialize};
 
+use super::paths;
+
 /// What a line begins with; the number is the version of this exchange.
 pub const MARK: &str = "gtp-hello/1 ";
 
@@ -328,15 +330,19 @@ pub enum Ability {
     Bare,
     /// It watches the tree that it offers.
     Watch,
+    /// All that it exports is a bundle of those objects that one can hold ([`part`]).
+    Bundle,
 }
 
 impl Ability {
-    const ALL: [Ability; 2] = [Ability::Bare, Ability::Watch];
+    /// What a far end of this release can do whatever it is asked for.
+    pub const ALWAYS: [Ability; 2] = [Ability::Bare, Ability::Watch];
 
     fn word(self) -> &'static str {
         match self {
             Ability::Bare => "bare",
             Ability::Watch => "watch",
+            Ability::Bundle => "bundle",
         }
     }
 
@@ -349,9 +355,25 @@ impl Ability {
 
 /// A release with what this far end can do. Other releases skip what they do not know behind the
 /// sign.
-pub fn with_abilities(version: &str) -> String {
+pub fn with_abilities(version: &str, abilities: &[Ability]) -> String {
     let sign = if version.contains('+') { '.' } else { '+' };
-    format!("{version}{sign}{}", Ability::ALL.map(Ability::word).join("."))
+    let words: Vec<&str> = abilities.iter().map(|ability| ability.word()).collect();
+    format!("{version}{sign}{}", words.join("."))
+}
+
+/// Parts the objects that were found for these paths: first those that lie directly beneath what is
+/// exported under the names that they were asked for by, which one bundle holds, then the others.
+/// There are none of the first kind, or two at least.
+pub fn part<'o>(paths: &[String], found: &'o [Object]) -> (Vec<&'o Object>, Vec<&'o Object>) {
+    let is_content = |index| paths.get(index).is_none_or(|path: &String| paths::is_content(path));
+    let fits = |object: &&Object| {
+        !is_content(object.index) && object.path == object.name && !object.path.contains('/')
+    };
+    let (together, others): (Vec<_>, Vec<_>) = found.iter().partition(fits);
+    match together.len() {
+        0 | 1 => (Vec::new(), found.iter().collect()),
+        _ => (together, others),
+    }
 }
 
 /// Whether two releases speak one protocol: before 1.0 a minor version may change it, later a major
@@ -589,10 +611,11 @@ mod tests {
     #[test]
     fn a_release_with_abilities_says_so_and_is_compatible_with_one_that_has_none() {
         for version in ["0.1.0", "0.1.0+other"] {
-            let said = with_abilities(version);
-            for ability in Ability::ALL {
+            let said = with_abilities(version, &Ability::ALWAYS);
+            for ability in Ability::ALWAYS {
                 assert!(ability.is_of(&said) && !ability.is_of(version), "{said}");
             }
+            assert!(!Ability::Bundle.is_of(&said), "{said}");
             assert!(are_compatible(&said, version) && check_version(&said).is_ok());
         }
         assert!(!Ability::Bare.is_of("0.1.0-bare") && !Ability::Bare.is_of("0.1.0+barely"));
@@ -629,5 +652,28 @@ mod tests {
                 prop_assert!(ready.version.bytes().all(|b| b.is_ascii_graphic()));
             }
         }
+    }
+
+    #[test]
+    fn what_lies_in_one_directory_under_its_own_name_is_together_and_one_alone_is_not() {
+        let object =
+            |path: &str, name: &str, index| Object { path: path.into(), name: name.into(), index };
+        let paths: Vec<String> = ["*.gz", "link", "d/", "deep/x"].map(String::from).to_vec();
+        let all = [
+            object("a.gz", "a.gz", 0),
+            object("b.gz", "b.gz", 0),
+            object("real", "link", 1),
+            object("d", "d", 2),
+            object("deep/x", "x", 3),
+        ];
+        let names = |objects: Vec<&Object>| -> Vec<String> {
+            objects.into_iter().map(|object| object.name.clone()).collect()
+        };
+        let (together, others) = part(&paths, &all);
+        assert_eq!(names(together), ["a.gz", "b.gz"]);
+        assert_eq!(names(others), ["link", "d", "x"]);
+        let (together, others) = part(&paths, &all[1..]);
+        assert!(together.is_empty() && others.len() == 4);
+        assert!(part(&paths, &[object("a", "a", 9), object("b", "b", 9)]).0.is_empty());
     }
 }

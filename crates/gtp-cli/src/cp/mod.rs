@@ -17,6 +17,7 @@ pub mod paths;
 mod program;
 mod script;
 mod send;
+mod through;
 mod tunnel;
 
 use std::ffi::OsString;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use gtp::{Detour, Failure, FailureKind, Get, Host, Identity, Outcome, Put, Transfer, Url};
+use gtp::{Detour, Failure, FailureKind, Get, Host, Identity, Outcome, Transfer, Url};
 use tokio::io::DuplexStream;
 use tokio::sync::watch as told;
 use tokio::time::timeout;
@@ -38,9 +39,10 @@ use crate::args::{HostArgs, TransferArgs};
 use crate::hosts::Mirrors;
 use crate::output;
 use crate::show::Shower;
+use crate::verbs::put::{described, is_input, local_sources};
 use crate::verbs::transfer::{Ends, Options, control, watch};
 use crate::verbs::{host, runtime};
-use hello::{Object, Ready, Request, Want};
+use hello::{Ability, Object, Ready, Request, Want};
 use near::{FarEnd, Way, call};
 use operand::{Login, Operand, Remote};
 use program::Program;
@@ -50,8 +52,8 @@ use program::Program;
 pub struct CpArgs {
     /// Sources, then the destination. Each is a path of this machine, [user@]host:path for one
     /// behind an ssh login, or gtp://host[:port]/path. A directory goes beneath the destination;
-    /// written with a slash at its end, its content does. - is standard output. From one login to
-    /// another the data go directly, or through here if the two cannot reach each other
+    /// written with a slash at its end, its content does. - is standard input or output. From one
+    /// login to another the data go directly, or through here if the two cannot reach each other
     #[arg(required = true, value_name = "SRC|DST", value_hint = ValueHint::Hostname)]
     pub words: Vec<OsString>,
     #[command(flatten)]
@@ -108,6 +110,8 @@ enum Plan {
     Put { from: Vec<PathBuf>, url: String },
     /// From behind logins to behind another one.
     Between { from: Vec<Sources>, to: Remote },
+    /// From elsewhere to elsewhere, through here.
+    Through { from: Vec<Operand>, to: Operand },
 }
 
 /// Where things go that come from behind logins.
@@ -123,22 +127,29 @@ pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
     // Before ssh asks for a password.
     control(&args.transfer)?;
     let mut ends = Ends::default();
+    if matches!(&plan, Plan::Push { from, .. } | Plan::Put { from, .. } if is_input(from)) {
+        output::check_input()?;
+    }
     let to_stdout = matches!(&plan, Plan::Pull { to, .. } | Plan::Get { to, .. } if is_stream(to));
     if to_stdout {
         // Before anybody is asked for anything.
         output::Data::open()?;
     }
     let mut copy = Copy { shower: Shower::new(&args.transfer, to_stdout)?, args, ends: &mut ends };
-    runtime()?.block_on(async {
+    let runtime = runtime()?;
+    let done = runtime.block_on(async {
         match plan {
             Plan::Pull { from, to } => copy.bring_all(from, &To::Here(&to)).await,
             Plan::Push { from, to } => copy.push(from, &to).await,
             Plan::Get { urls, to } => copy.get(&urls, &to).await,
             Plan::Put { from, url } => copy.put(from, url).await,
             Plan::Between { from, to } => copy.bring_all(from, &To::Behind(&to)).await,
+            Plan::Through { from, to } => copy.through(from, to).await,
         }
-    })?;
-    Ok(ends.code())
+    });
+    // A read of standard input that waits must not keep the process.
+    runtime.shutdown_background();
+    done.map(|()| ends.code())
 }
 
 fn plan(words: &[OsString]) -> Result<Plan, Failure> {
@@ -146,31 +157,34 @@ fn plan(words: &[OsString]) -> Result<Plan, Failure> {
         return Err(usage("a destination is needed after the source, as in: gtp cp host:data ."));
     };
     let from = from.iter().map(|word| Operand::of(word)).collect::<Result<Vec<_>, _>>()?;
+    let to = Operand::of(to)?;
     let (mut local, mut remote, mut urls) = (Vec::new(), Vec::new(), Vec::new());
-    for operand in from {
+    for operand in &from {
         match operand {
-            Operand::Local(path) => local.push(path),
-            Operand::Remote(there) => remote.push(there),
-            Operand::Address(url) => urls.push(url),
+            Operand::Local(path) => local.push(path.clone()),
+            Operand::Remote(there) => remote.push(there.clone()),
+            Operand::Address(url) => urls.push(url.clone()),
         }
     }
-    match (Operand::of(to)?, &local[..], &remote[..], &urls[..]) {
+    match (to, &local[..], &remote[..], &urls[..]) {
         (Operand::Local(to), [], [_, ..], []) => Ok(Plan::Pull { from: by_login(remote), to }),
         (Operand::Local(to), [], [], [_, ..]) => Ok(Plan::Get { urls, to }),
         (Operand::Local(_), [_, ..], [], []) => Err(usage("nothing is remote here; cp does that")),
-        (Operand::Remote(to), [_, ..], [], []) => Ok(Plan::Push { from: no_stream(local)?, to }),
-        (Operand::Address(url), [_, ..], [], []) => Ok(Plan::Put { from: no_stream(local)?, url }),
+        (Operand::Remote(to), [_, ..], [], []) => {
+            Ok(Plan::Push { from: local_sources(local)?, to })
+        }
+        (Operand::Address(url), [_, ..], [], []) => {
+            Ok(Plan::Put { from: local_sources(local)?, url })
+        }
         (Operand::Remote(to), [], [_, ..], []) => Ok(Plan::Between { from: by_login(remote), to }),
-        (Operand::Remote(_), [], [], [_, ..]) | (Operand::Address(_), [], [_, ..], []) => {
-            Err(usage(
-                "a copy between a login and a server of gtp is not there yet; run it at the login",
-            ))
-        }
-        (Operand::Address(_), [], [], [_, ..]) => {
-            Err(usage("a copy from one server to another is not there yet; fetch it first"))
-        }
-        (Operand::Local(_) | Operand::Remote(_) | Operand::Address(_), ..) => {
+        (Operand::Local(_), ..) => {
             Err(usage("sources of different kinds are not there yet; copy one by one"))
+        }
+        (to @ (Operand::Remote(_) | Operand::Address(_)), ..) => {
+            if local.iter().any(|path| is_stream(path)) {
+                return Err(usage("standard input is a source on its own"));
+            }
+            Ok(Plan::Through { from, to })
         }
     }
 }
@@ -193,13 +207,6 @@ fn usage(text: &str) -> Failure {
 
 fn is_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
-}
-
-fn no_stream(from: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
-    match from.iter().any(|path| is_stream(path)) {
-        true => Err(usage("standard input is no source yet; write a file named - as ./-")),
-        false => Ok(from),
-    }
 }
 
 /// Whether sources go beneath the destination although it may have no slash at its end: several do,
@@ -267,8 +274,7 @@ impl Copy<'_> {
         }
         let several = several || ready.found.len() > 1;
         let mut goes_on = true;
-        for object in &ready.found {
-            let get = self.describe(login, &ready, object, (paths, several), to);
+        for get in self.describe_all(login, &ready, (paths, several), to) {
             let ended = match get.and_then(|get| get.start(&here)) {
                 Ok(transfer) => self.watch(&here, transfer, Some((login, &mut far))).await,
                 Err(failure) => Err(failure),
@@ -291,9 +297,15 @@ impl Copy<'_> {
             let [place] = &ready.found[..] else {
                 return Err(Failure::new(FailureKind::Other, "the far end found no place"));
             };
+            if is_input(&from) && place.name.is_empty() {
+                return Err(usage(&format!(
+                    "{login}:{} is a directory there: write the name of the file behind it",
+                    to.path
+                )));
+            }
             let is_dir = go_beneath(&from) || paths::is_content(&to.path);
             let url = url(login, &ready, &place.path, is_dir)?;
-            let put = Put::new(from, url).fingerprint(ready.key);
+            let put = described(from, url).fingerprint(ready.key);
             let put = put.with_options(&self.args.transfer)?;
             let transfer = put.start(&here)?;
             self.watch(&here, transfer, Some((login, &mut far))).await
@@ -330,7 +342,7 @@ impl Copy<'_> {
         }
         let url = url.parse::<Url>().map_err(|bad| usage(&bad.to_string()))?;
         let common = &self.args.transfer;
-        let put = Put::new(from, url).with_trust(common).with_options(common)?;
+        let put = described(from, url).with_trust(common).with_options(common)?;
         let here = host(&self.args.transfer.host).start()?;
         let transfer = put.start(&here)?;
         let ended = self.watch(&here, transfer, None).await;
@@ -341,6 +353,46 @@ impl Copy<'_> {
     /// Starts the far end, and this one with a key for it alone.
     async fn call(&self, login: &Login, want: Want) -> Result<(Host, FarEnd, Ready), Failure> {
         call_far_end(&self.args.way, &self.args.transfer, login, want).await
+    }
+
+    /// What is to be fetched from a far end, in transfers: what lies in one directory there comes
+    /// in one.
+    fn describe_all(
+        &self,
+        login: &Login,
+        ready: &Ready,
+        (paths, several): (&[String], bool),
+        to: &Path,
+    ) -> Vec<Result<Get, Failure>> {
+        let is_bundle = Ability::Bundle.is_of(&ready.version) && !is_stream(to);
+        let (together, others) = match is_bundle {
+            true => hello::part(paths, &ready.found),
+            false => (Vec::new(), ready.found.iter().collect()),
+        };
+        let bundle = (!together.is_empty())
+            .then(|| self.describe_bundle(login, ready, (paths, &together), to));
+        let each = others.into_iter();
+        let each = each.map(|object| self.describe(login, ready, object, (paths, several), to));
+        bundle.into_iter().chain(each).collect()
+    }
+
+    /// What fetches several objects as one, if they are what was asked for.
+    fn describe_bundle(
+        &self,
+        login: &Login,
+        ready: &Ready,
+        (paths, objects): (&[String], &[&Object]),
+        to: &Path,
+    ) -> Result<Get, Failure> {
+        for object in objects {
+            let path = paths.get(object.index).ok_or_else(|| unasked(login, object))?;
+            if !paths::asks_for(path, &object.name) {
+                return Err(unasked(login, object));
+            }
+        }
+        let names = objects.iter().map(|object| object.name.clone());
+        let get = Get::new(url(login, ready, "", true)?).only(names);
+        destination(get, to, true)?.fingerprint(ready.key).with_options(&self.args.transfer)
     }
 
     /// What is to be fetched from a far end, if it is what was asked for.
@@ -488,11 +540,12 @@ impl Call<'_> {
         let program = way.install.then(Program::read).transpose()?;
         let way = Way { ssh: &way.ssh, options, login, program, silence };
         let (far, ready) = call(way, &request, bare).await?;
-        let found = addresses(login, &ready).await;
+        let named = named(login, ready.port).await;
         let introduced = url(login, &ready, "", true).map(|url| {
-            here.introduce(&url, found);
+            here.introduce(&url, merged(&ready, &named));
             if let Some(address) = far.detour() {
-                here.introduce_detour(&url, Detour { address, words: over_ssh(login) });
+                let (words, datagrams) = (over_ssh(login), named.first().copied());
+                here.introduce_detour(&url, Detour { address, words, datagrams });
             }
         });
         match introduced {
@@ -532,25 +585,33 @@ pub fn url(login: &Login, ready: &Ready, path: &str, is_dir: bool) -> Result<Url
 /// Where the far end is tried: where it says, and what the name stands for that ssh was given. A
 /// far end behind a translator knows only its own side's addresses.
 async fn addresses(login: &Login, ready: &Ready) -> Vec<SocketAddr> {
+    merged(ready, &named(login, ready.port).await)
+}
+
+fn merged(ready: &Ready, named: &[SocketAddr]) -> Vec<SocketAddr> {
     let said = ready.addresses.iter().map(|ip| SocketAddr::new(*ip, ready.port));
     let mut all: Vec<SocketAddr> = said.collect();
-    let (host, port) = (login.host(), ready.port);
+    for &address in named {
+        if !all.contains(&address) {
+            all.insert(all.len().min(1), address);
+        }
+    }
+    all
+}
+
+/// What the name stands for that ssh was given, if anybody but ssh knows it.
+async fn named(login: &Login, port: u16) -> Vec<SocketAddr> {
+    let host = login.host();
     let typed = gtp_sys::address::parse(&format!("{host}:{port}"));
     let typed = typed.or_else(|| gtp_sys::address::parse(&format!("[{host}]:{port}")));
-    let named = match typed {
+    match typed {
         Some(typed) => vec![typed],
         None => match timeout(NAME_SPAN, tokio::net::lookup_host((host, port))).await {
             Ok(Ok(named)) => named.take(hello::ADDRESSES_MAX).collect(),
             // An alias of ssh's need be no name that anybody else knows.
             Ok(Err(_)) | Err(_) => Vec::new(),
         },
-    };
-    for address in named {
-        if !all.contains(&address) {
-            all.insert(all.len().min(1), address);
-        }
     }
-    all
 }
 
 /// Checks that each path that was asked for has its objects, and one only if it is no pattern.
@@ -607,20 +668,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_yet_is_a_usage_error_that_says_so() {
-        for words in [
-            &["a:x", "gtp://h/y"][..],
-            &["gtp://h/x", "a:y"],
-            &["gtp://h/x", "gtp://i/y"],
-            &["x", "a:y", "."],
-            &["x", "a:y", "b:z"],
-            &["-", "a:y"],
-        ] {
+    fn words_mean_one_plan_and_what_is_not_there_yet_is_a_usage_error_that_says_so() {
+        for words in [&["x", "a:y", "."][..], &["gtp://h/x", "a:y", "."]] {
             let Err(refused) = planned(words) else { panic!("{words:?}") };
             assert_eq!(refused.kind, FailureKind::Usage, "{words:?}");
             assert!(refused.text.contains("yet"), "{words:?}: {refused}");
         }
-        for words in [&["a:x"][..], &["x", "y"]] {
+        for words in [&["a:x"][..], &["x", "y"], &["-", "x", "a:y"]] {
             assert_eq!(planned(words).err().unwrap().kind, FailureKind::Usage, "{words:?}");
         }
         assert!(matches!(planned(&["h:a", "h:b", "."]), Ok(Plan::Pull { .. })));
@@ -634,6 +688,16 @@ mod tests {
         };
         assert_eq!(from.len(), 2);
         assert!(matches!(planned(&["a", "h:b"]), Ok(Plan::Push { .. })));
+        for words in [
+            &["a:x", "gtp://h/y"][..],
+            &["gtp://h/x", "a:y"],
+            &["gtp://h/x", "gtp://i/y"],
+            &["x", "a:y", "b:z"],
+        ] {
+            assert!(matches!(planned(words), Ok(Plan::Through { .. })), "{words:?}");
+        }
+        assert!(matches!(planned(&["-", "h:b"]), Ok(Plan::Push { .. })));
+        assert!(matches!(planned(&["-", "gtp://h/b"]), Ok(Plan::Put { .. })));
         assert!(matches!(planned(&["gtp://h/a", "."]), Ok(Plan::Get { .. })));
         assert!(matches!(planned(&["a", "gtp://h/"]), Ok(Plan::Put { .. })));
     }

@@ -79,7 +79,8 @@ pub async fn call(
     let (talk, answer) = answer(&way, request, bare).await?;
     let failure = match judge(answer) {
         Ok(Answer::Ready(ready)) => {
-            // Streams take no detour. Without a port there is none.
+            // Where ssh's pipe is all there is, plain ssh runs a command as well. Without a port
+            // there is no detour.
             let listening = async || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.ok();
             let detour = match request.want {
                 Want::Run(_) | Want::Send(_) => None,

@@ -133,7 +133,10 @@ fn start(
     addresses.truncate(ADDRESSES_MAX);
     here.introduce(&url, addresses);
     if let Some(address) = detour {
-        here.introduce_detour(&url, Detour { address, words: order.detour.clone() });
+        here.introduce_detour(
+            &url,
+            Detour { address, words: order.detour.clone(), datagrams: None },
+        );
     }
     order.apply(Put::new(paths, url).fingerprint(order.key))?.start(here)
 }

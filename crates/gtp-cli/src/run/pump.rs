@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gtp::{Caller, Connect, Failure, FailureKind, Host, Listen, Reason, Stream};
+use gtp::{Caller, Connect, Failure, FailureKind, Host, Listen, Reason, Stream, Udp};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
@@ -468,6 +468,9 @@ impl Pump {
         let url = format!("gtp://{pump}/tcp/{}", to.port());
         let url = url.parse().map_err(|error| Without::Gtp(format!("{error}")))?;
         let mut connect = Connect::new(url).weight(terms.weight).max_rate(terms.max_rate);
+        // Where UDP does not get through, the program's own TCP does as well as the control
+        // connection's.
+        connect = connect.udp(Udp::Only);
         for key in &terms.keys {
             connect = connect.fingerprint(*key);
         }

@@ -37,7 +37,7 @@ impl Bars {
     }
 
     pub fn progress(&mut self, progress: &Progress) {
-        if progress.total == 0 {
+        if progress.total == 0 && progress.bytes == 0 {
             return;
         }
         let columns = usize::from(console::Term::stderr().size().1);
@@ -68,7 +68,7 @@ impl Bars {
         let moved = progress.bytes.saturating_sub(self.recent[0]) as f64;
         let pace = moved / (looks as f64 * 0.1);
         let left = progress.total.saturating_sub(progress.bytes) as f64;
-        (pace > 0.0).then(|| left / pace)
+        (pace > 0.0 && progress.total > 0).then(|| left / pace)
     }
 
     /// Prints a line above the bars.

@@ -13,7 +13,7 @@ use crate::words::{say_bytes, say_rate, say_seconds};
 pub struct Whole {
     /// Bytes in place.
     pub bytes: u64,
-    /// Bytes in all.
+    /// Bytes in all; 0 for a stream, whose end nobody knows.
     pub total: u64,
     /// How it moves, or what goes on instead.
     pub pace: Pace,
@@ -34,6 +34,11 @@ const BAR_LEAST: usize = 10;
 
 /// The line of a whole transfer in so many columns.
 pub fn whole_line(whole: &Whole, columns: usize) -> String {
+    if let (0, Pace::Moving(rate, _)) = (whole.total, &whole.pace) {
+        let (bytes, rate) = (say_bytes(whole.bytes), say_rate(*rate));
+        let forms = [format!("{bytes} so far  {rate}"), format!("{bytes}  {rate}"), bytes];
+        return first_that_fits(forms, columns);
+    }
     let part = whole.bytes as f64 / whole.total.max(1) as f64;
     let percent = format!("{:>3.0} %", 100.0 * part.clamp(0.0, 1.0));
     let of = format!("{} of {}", say_bytes(whole.bytes), say_bytes(whole.total));

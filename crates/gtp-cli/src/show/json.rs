@@ -97,7 +97,8 @@ impl Json {
     pub fn progress(&mut self, progress: &Progress) {
         self.looks += 1;
         let complete = progress.bytes == progress.total && progress.bytes > self.bytes;
-        if progress.total == 0 || (!self.looks.is_multiple_of(LOOKS_PER_LINE) && !complete) {
+        let is_unknown = progress.total == 0 && progress.bytes == 0;
+        if is_unknown || (!self.looks.is_multiple_of(LOOKS_PER_LINE) && !complete) {
             return;
         }
         self.bytes = progress.bytes;

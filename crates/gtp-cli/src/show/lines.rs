@@ -1,7 +1,7 @@
 //! For people without a terminal: a line every five seconds.
 //!
 //! They end up in logs, so each stands alone: how much, how fast, and what limits it. Nothing is
-//! written before the size of the object is known.
+//! written before the size of the object is known, or the first bytes of a stream have left.
 
 use gtp::Progress;
 
@@ -24,18 +24,25 @@ impl Lines {
 
     pub fn progress(&mut self, progress: &Progress) {
         self.looks += 1;
-        if progress.total == 0 || !self.looks.is_multiple_of(LOOKS_PER_LINE) {
+        let is_unknown = progress.total == 0 && progress.bytes == 0;
+        if is_unknown || !self.looks.is_multiple_of(LOOKS_PER_LINE) {
             return;
         }
         if super::is_rechecking(progress) {
             let read = words::say_bytes(progress.rechecked);
             return aside(format_args!("reading again what is here: {read}"));
         }
+        let so_far = match progress.total {
+            0 => format!("{} so far", words::say_bytes(progress.bytes)),
+            total => format!(
+                "{} of {} ({:.0} %)",
+                words::say_bytes(progress.bytes),
+                words::say_bytes(total),
+                100.0 * progress.bytes as f64 / total as f64,
+            ),
+        };
         aside(format_args!(
-            "{} of {} ({:.0} %), {} of {} granted, limited by {}, loss {:.2} %",
-            words::say_bytes(progress.bytes),
-            words::say_bytes(progress.total),
-            100.0 * progress.bytes as f64 / progress.total as f64,
+            "{so_far}, {} of {} granted, limited by {}, loss {:.2} %",
             words::say_rate(progress.rate()),
             words::say_rate(progress.granted()),
             progress.limited_by().as_str(),

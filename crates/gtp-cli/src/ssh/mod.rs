@@ -27,6 +27,7 @@ use crate::cp::{Call, WayArgs, call_by, url};
 use crate::output::aside;
 use crate::signals::Signals;
 use crate::verbs::runtime;
+use crate::verbs::stream::say_if_carried;
 use frames::{CONTENT_MOST, End};
 use near::Input;
 use words::{Plain, Words};
@@ -145,6 +146,7 @@ async fn connect(
 /// Starts the command, carries its streams, and returns the exit code.
 async fn command(words: &Words, login: &Login, stream: Stream, far: FarEnd) -> u8 {
     let line = stream.line().clone();
+    say_if_carried(&line);
     let input = if words.has_no_input { Input::None } else { Input::Own };
     let carried = async {
         let mut signals = Signals::take().map_err(|error| error.to_string())?;
@@ -187,6 +189,6 @@ fn plain(args: &SshArgs) -> ExitCode {
 /// ssh's exit code for its own failures, and for commands that a signal has ended.
 const FAILED: u8 = 255;
 
-/// Time for the far end's port to be reached and for datagrams to get through, which a blocked path
-/// shows after five seconds of each IP version.
+/// Time for the far end's port to be reached and for datagrams to get through: by UDP, or after
+/// some three seconds without an answer over the far end's TCP port.
 const CONNECT_SPAN: Duration = Duration::from_secs(12);

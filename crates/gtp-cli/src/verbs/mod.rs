@@ -10,10 +10,10 @@ mod get;
 mod id;
 mod ls;
 mod man;
-mod put;
+pub mod put;
 mod serve;
 mod settings;
-mod stream;
+pub mod stream;
 pub mod transfer;
 pub mod unhurried;
 

@@ -1,8 +1,9 @@
 //! `gtp put`: sends files and directories to a server.
 //!
 //! All paths travel as one object, so that many small ones cost no round trip each. What the server
-//! has already it does not ask for.
+//! has already it does not ask for. Standard input, named `-`, travels as a stream.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gtp::{Failure, FailureKind, Put, Url};
@@ -18,15 +19,46 @@ pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     };
     let url: Url = url.to_string_lossy().parse().map_err(|e| usage(format!("{e}")))?;
     let common = &args.transfer;
-    let put = Put::new(paths, url).with_trust(common).with_options(common)?;
+    let paths = local_sources(paths.iter().map(PathBuf::from).collect())?;
+    if is_input(&paths) {
+        crate::output::check_input()?;
+    }
+    let put = described(paths, url).with_trust(common).with_options(common)?;
     let runtime = super::runtime()?;
     let mut ends = Ends::default();
     let mut shower = Shower::new(common, false)?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         let host = super::host(&common.host).start()?;
         let ended = watch(&host, put.start(&host)?, common, &mut shower).await;
         ends.take(ended, &mut shower);
         Ok::<_, Failure>(())
-    })?;
-    Ok(ends.code())
+    });
+    // A read of standard input that waits must not keep the process.
+    runtime.shutdown_background();
+    done.map(|()| ends.code())
 }
+
+/// The sources of a command: paths, or standard input alone.
+///
+/// # Errors
+/// [`FailureKind::Usage`] for standard input beside others.
+pub fn local_sources(from: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+    if from.len() > 1 && from.iter().any(|path| path.as_os_str() == INPUT) {
+        let text = "standard input is a source on its own; write a file named - as ./-";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
+    Ok(from)
+}
+
+/// Whether the source is standard input.
+pub fn is_input(from: &[PathBuf]) -> bool {
+    matches!(from, [path] if path.as_os_str() == INPUT)
+}
+
+/// What sends these sources to an address.
+pub fn described(from: Vec<PathBuf>, url: Url) -> Put {
+    if is_input(&from) { Put::from_reader(tokio::io::stdin(), url) } else { Put::new(from, url) }
+}
+
+/// What stands for standard input.
+const INPUT: &str = "-";

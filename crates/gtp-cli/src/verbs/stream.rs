@@ -14,7 +14,7 @@ use gtp::{
 
 use super::frames::{Paced, Watched};
 use super::serve::{missing_list, say_missing};
-use super::transfer::agreed;
+use super::transfer::{agreed, udp};
 use super::unhurried::Unhurried;
 use crate::args::{Agreed, StreamArgs, StreamControl, Way};
 use crate::output::{Data, aside};
@@ -66,6 +66,7 @@ async fn carry_bytes(args: &StreamArgs, host: &Host) -> Result<Line, Failure> {
         None => listen(args, host).await?.accept()?,
     };
     let (reader, writer, line) = stream.into_split();
+    say_if_carried(&line);
     match args.way {
         Way::Send => {
             drop(reader);
@@ -107,6 +108,7 @@ async fn carry_frames(args: &StreamArgs, host: &Host, size: u64) -> Result<Line,
         Some(_) => connect(args)?.start_frames(host, delivery).await?,
         None => listen(args, host).await?.accept_frames()?,
     };
+    say_if_carried(&line);
     match args.way {
         Way::Send => {
             drop(reader);
@@ -126,6 +128,16 @@ async fn carry_frames(args: &StreamArgs, host: &Host, size: u64) -> Result<Line,
         }
     }
     Ok(line)
+}
+
+/// Tells people when the control connection carries the datagrams.
+pub fn say_if_carried(line: &Line) {
+    let line = line.clone();
+    tokio::spawn(async move {
+        if let Some(words) = line.carried().await {
+            aside(format_args!("gtp: {words}"));
+        }
+    });
 }
 
 /// Standard output, for asynchronous writing.
@@ -174,6 +186,7 @@ fn connect(args: &StreamArgs) -> Result<Connect, Failure> {
         return Err(Failure::new(FailureKind::Usage, "an address is needed"));
     };
     let mut connect = Connect::new(url).control(law(args)?).weight(args.weight);
+    connect = connect.udp(udp(args.udp));
     for fingerprint in &args.trust.fingerprint {
         connect = connect.fingerprint(*fingerprint);
     }

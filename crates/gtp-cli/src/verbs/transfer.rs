@@ -200,6 +200,16 @@ impl Ends {
         }
     }
 
+    /// Whether one of them has failed.
+    pub fn has_failed(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// Counts what others have left out as left out here.
+    pub fn add_partial(&mut self, others: &Ends) {
+        self.partial += others.partial;
+    }
+
     /// The exit code of all of them.
     pub fn code(&self) -> ExitCode {
         if self.first.is_none() && self.partial == 0 {

@@ -1,6 +1,7 @@
 //! Hosts, each a network namespace: two with one link between them, on which UDP can be blocked, or
 //! three with a link between each two.
 
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -73,6 +74,26 @@ impl Hosts {
             let rule = ["-n", &self.far, "rule", "add", "pref", "2", "iif", "vb", "ipproto", all];
             ip(&[&rule[..], &["blackhole"]].concat());
         }
+    }
+
+    /// Lets nothing in to a host by UDP but what answers what it has sent, and by TCP only
+    /// connections to this port, if one is named.
+    pub fn answers_only(&self, to: To, port: Option<u16>) {
+        let (name, device) = match to {
+            To::Near => (&self.near, "va"),
+            To::Far => (&self.far, "vb"),
+        };
+        let tcp = port.map_or(String::new(), |port| {
+            format!("iifname {device} tcp dport != {port} ct state new drop\n")
+        });
+        nft(
+            name,
+            &format!(
+                "table inet wall {{\nchain in {{\ntype filter hook input priority 0;\n\
+             ct state established,related accept\n\
+                 iifname {device} meta l4proto udp drop\n{tcp}}}\n}}\n"
+            ),
+        );
     }
 
     fn rule(&self, verb: &str, to: To, what: &str) {
@@ -152,6 +173,93 @@ impl Drop for Triangle {
     }
 }
 
+/// Two hosts, and a third one between them that passes on nothing unless it is told to. Gone when
+/// dropped.
+pub struct Row {
+    near: String,
+    middle: String,
+    far: String,
+}
+
+/// The addresses of a row's hosts: the near one's, the middle one's towards it and towards the far
+/// one, and the far one's.
+pub const ROW: [&str; 4] = ["10.87.1.1", "10.87.1.2", "10.87.2.2", "10.87.2.1"];
+
+impl Row {
+    pub fn new() -> Row {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let [near, middle, far] = ["rn", "rm", "rf"].map(|name| format!("gtp-{name}-{id}"));
+        let row = Row { near, middle, far };
+        for name in [&row.near, &row.middle, &row.far] {
+            make(name);
+        }
+        let ends =
+            [(&row.near, "na", ROW[0], "v1", ROW[1]), (&row.far, "fb", ROW[3], "v2", ROW[2])];
+        for (end, device, address, other, gate) in ends {
+            let middle = row.middle.as_str();
+            let pair = ["type", "veth", "peer", "name", other, "netns", middle];
+            ip(&[&["-n", end.as_str(), "link", "add", device][..], &pair].concat());
+            for (host, device, address) in [(end.as_str(), device, address), (middle, other, gate)]
+            {
+                ip(&["-n", host, "addr", "add", &format!("{address}/24"), "dev", device]);
+                ip(&["-n", host, "link", "set", device, "up"]);
+            }
+        }
+        row
+    }
+
+    /// The far host is behind a translator of addresses, which leads ssh's port to it.
+    pub fn far_is_behind_nat(&self) {
+        let rules = format!("tcp dport 22 dnat to {}", ROW[3]);
+        self.translate(&self.far, ROW[2], ("v1", &rules));
+    }
+
+    /// The near host is behind one, which leads nothing to it.
+    pub fn near_is_behind_nat(&self) {
+        self.translate(&self.near, ROW[1], ("v2", ""));
+    }
+
+    /// Hides a host behind the middle one, which leads what comes in from outside as the rules say.
+    fn translate(&self, hidden: &str, gate: &str, (outside, rules): (&str, &str)) {
+        ip(&["-n", hidden, "route", "add", "default", "via", gate]);
+        let mut sysctl = Command::new("sysctl");
+        let forward = inside(&self.middle, sysctl.args(["-q", "-w", "net.ipv4.ip_forward=1"]));
+        assert!({ forward }.status().unwrap().success());
+        nft(
+            &self.middle,
+            &format!(
+                "table ip translator {{\nchain out {{\ntype nat hook postrouting priority 100;\n\
+                 oifname {outside} masquerade\n}}\n\
+                 chain in {{\ntype nat hook prerouting priority -100;\n\
+                 {}\n}}\n}}\n",
+                if rules.is_empty() { String::new() } else { format!("iifname {outside} {rules}") }
+            ),
+        );
+    }
+
+    pub fn near(&self, command: &Command) -> Command {
+        inside(&self.near, command)
+    }
+
+    pub fn middle(&self, command: &Command) -> Command {
+        inside(&self.middle, command)
+    }
+
+    pub fn far(&self, command: &Command) -> Command {
+        inside(&self.far, command)
+    }
+}
+
+impl Drop for Row {
+    fn drop(&mut self) {
+        for name in [&self.near, &self.middle, &self.far] {
+            // It may never have come to be.
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
 /// Makes a namespace in which rules can drop what comes in.
 fn make(name: &str) {
     ip(&["netns", "add", name]);
@@ -178,6 +286,16 @@ fn inside(namespace: &str, command: &Command) -> Command {
         inside.current_dir(dir);
     }
     inside
+}
+
+/// Gives a namespace these rules.
+#[track_caller]
+fn nft(namespace: &str, rules: &str) {
+    let mut nft = Command::new("ip");
+    nft.args(["netns", "exec", namespace, "nft", "-f", "-"]).stdin(Stdio::piped());
+    let mut nft = nft.spawn().expect("nft is needed: scripts/setup test");
+    nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+    assert!(nft.wait().unwrap().success(), "nft: {rules}");
 }
 
 #[track_caller]

@@ -26,6 +26,8 @@ pub(crate) struct Granted {
     pub channel: ControlChannel,
     pub opened: Opened,
     pub session: SessionOpen,
+    /// This end's UDP port.
+    pub data_port: u16,
 }
 
 /// How long the units of a session may be.
@@ -114,14 +116,15 @@ pub(crate) async fn ask_at_once(
     heard: &(dyn Fn() + Sync),
 ) -> Result<Granted, Failure> {
     let client_session = endpoint.host().new_session_id();
-    let unit_payload_max = units.longest(channel.ends().remote);
+    // A detour leads there for TCP alone.
+    let peer = endpoint.beside_detour(url.host()).unwrap_or(channel.ends().remote);
+    let unit_payload_max = units.longest(peer);
     let open = Open { unit_payload_max, ..open_message(endpoint, verb, terms, client_session) };
     let opened = channel.open_and_ask(open, question, terms.patience, heard).await?;
     let suite = Suite::from_code(opened.suite)
         .ok_or_else(|| Failure::new(FailureKind::Other, "the server chose an unknown cipher"))?;
     let secrets = channel.data_secrets(opened.server_session, client_session)?;
-    let peer = channel.ends().remote;
-    let socket = endpoint.socket_for(peer.ip()).map_err(|error| {
+    let (socket, data_port) = endpoint.socket_for(peer.ip()).map_err(|error| {
         Failure::new(FailureKind::Other, format!("cannot open a UDP socket: {error}"))
     })?;
     let session = SessionOpen {
@@ -138,7 +141,7 @@ pub(crate) async fn ask_at_once(
         principal: 0,
         label: url.to_string(),
     };
-    Ok(Granted { channel, opened, session })
+    Ok(Granted { channel, opened, session, data_port })
 }
 
 pub(super) fn open_message(

@@ -399,6 +399,9 @@ impl Gather {
             let text = format!("{url} is an empty file, not one of that hash");
             return Err(Failure::new(FailureKind::Integrity, text));
         }
+        let missing =
+            self.place.as_ref().map_or_else(Vec::new, |place| place.missing(&ready.described));
+        missing.into_iter().for_each(|failure| self.skipped.note(failure, &self.monitor));
         let Some(place) = self.place.take() else { return Ok(()) };
         let url = self.sources[0].url.clone();
         let described = Arc::clone(&manifest);

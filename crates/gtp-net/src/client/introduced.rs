@@ -37,6 +37,8 @@ pub struct Detour {
     pub address: SocketAddr,
     /// What carries it, in a sentence for people.
     pub words: String,
+    /// Where datagrams are tried meanwhile; at the host's first address if not said.
+    pub datagrams: Option<SocketAddr>,
 }
 
 #[derive(Debug)]

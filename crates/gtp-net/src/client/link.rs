@@ -106,10 +106,10 @@ pub(super) async fn run(
     };
     match opening.await {
         Err(failure) => tell(Report::Refused(failure)),
-        Ok((Granted { channel, session, .. }, described)) => {
+        Ok((Granted { channel, session, data_port, .. }, described)) => {
             let (orders, inbox) = mpsc::unbounded_channel();
             tell(Report::Ready(Box::new(Ready { session, described, orders })));
-            if let Some(last) = tend(channel, inbox, clock, &tell).await {
+            if let Some(last) = tend((channel, data_port), inbox, clock, &tell).await {
                 tell(last);
             }
         }
@@ -136,7 +136,7 @@ impl Signs {
 
 /// Serves a line; returns its last report unless it ended as ordered.
 async fn tend(
-    mut channel: ControlChannel,
+    (mut channel, data_port): (ControlChannel, u16),
     mut orders: mpsc::UnboundedReceiver<Order>,
     clock: Clock,
     tell: &impl Fn(Report),
@@ -155,7 +155,7 @@ async fn tend(
                     channel.send(&Message::ArrivalsWanted).await
                 }
                 Some(Order::Carry(_)) if channel.carries() => Ok(()),
-                Some(Order::Carry(carrier)) => channel.carry(carrier).await,
+                Some(Order::Carry(carrier)) => channel.carry(carrier, data_port).await,
                 Some(Order::Done(done)) => {
                     end(channel, Message::Done(done)).await;
                     return None;

@@ -13,6 +13,7 @@ mod link;
 mod list;
 mod place;
 mod placement;
+mod pour;
 mod progress;
 mod put;
 mod roots;
@@ -32,6 +33,7 @@ use tokio::sync::{mpsc, watch};
 pub use get::{GetRequest, get};
 pub use list::{Listed, Listing, list, list_each};
 pub use place::{Directories, MakeSink, Naming, Place};
+pub use pour::{Input, PourRequest, pour};
 pub use progress::{Event, Outcome, Progress, SourceShare};
 pub use put::{Content, MakeContent, MakeSource, Objects, PutRequest, put};
 pub use tree::{OwnTree, Purpose, Survey, TreeSession};
@@ -59,8 +61,8 @@ pub struct Endpoint {
 
 #[derive(Default)]
 struct Sockets {
-    v4: Option<SocketId>,
-    v6: Option<SocketId>,
+    v4: Option<(SocketId, u16)>,
+    v6: Option<(SocketId, u16)>,
 }
 
 impl Endpoint {
@@ -124,10 +126,23 @@ impl Endpoint {
         }
     }
 
+    /// Where datagrams to a host go that is reached by a detour.
+    fn beside_detour(&self, host: &HostAddress) -> Option<SocketAddr> {
+        let introduced = self.introduced();
+        let detour = introduced.detour_taken(host)?;
+        detour.datagrams.or_else(|| introduced.addresses(host)?.first().copied())
+    }
+
     /// Whether a session's control connection may carry its datagrams. The host must speak the
     /// revision for it, and the user must not insist on UDP. While no datagram has come on the
     /// session (`path_seen`), UDP has its chance over the host's other IP version first.
-    fn may_carry(&self, host: &HostAddress, revision: Revision, udp: Udp, path_seen: bool) -> bool {
+    pub(crate) fn may_carry(
+        &self,
+        host: &HostAddress,
+        revision: Revision,
+        udp: Udp,
+        path_seen: bool,
+    ) -> bool {
         let waits = !path_seen && self.has_choice(host) && !self.is_carried(host, udp);
         udp != Udp::Only && revision >= Revision::Fourth && !waits
     }
@@ -146,8 +161,8 @@ impl Endpoint {
         self.families.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The socket from which peers of this family are reached, opened at first need.
-    fn socket_for(&self, peer: IpAddr) -> io::Result<SocketId> {
+    /// The socket from which peers of this family are reached, opened at first need, and its port.
+    fn socket_for(&self, peer: IpAddr) -> io::Result<(SocketId, u16)> {
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         let (slot, any): (_, IpAddr) = match peer {
             IpAddr::V4(_) => (&mut sockets.v4, Ipv4Addr::UNSPECIFIED.into()),
@@ -156,9 +171,8 @@ impl Endpoint {
         if let Some(socket) = *slot {
             return Ok(socket);
         }
-        let (socket, _) = self.host.bind_udp(SocketAddr::new(any, 0))?;
-        *slot = Some(socket);
-        Ok(socket)
+        let (socket, address) = self.host.bind_udp(SocketAddr::new(any, 0))?;
+        Ok(*slot.insert((socket, address.port())))
     }
 }
 
@@ -276,7 +290,7 @@ fn without_datagrams(
 const TOO_OLD: &str = "; a newer gtp there would let the control connection carry the data";
 
 /// That data go by another way now.
-fn way_words(endpoint: &Endpoint, host: &HostAddress, way: Way, udp: Udp) -> String {
+pub(crate) fn way_words(endpoint: &Endpoint, host: &HostAddress, way: Way, udp: Udp) -> String {
     let detour = endpoint.introduced().detour_taken(host);
     match way {
         Way::Control if let Some(detour) = detour => detour.words,

@@ -3,6 +3,7 @@
 //! Which place the words mean is decided by the rule that `put` has too. Here it is found or made,
 //! once for a transfer: whatever its sources do later, it stays.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
@@ -10,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSink, Destination, DiscardSink, Existing, FileSink, MadeDir, Manifest, OrderedWriterSink,
-    Recheck, RelPath, RootKind, SinkError, SinkOptions, UNFINISHED_DIR, Value,
+    BlockSink, Chosen, Destination, DiscardSink, Entry, Existing, FileSink, MadeDir, Manifest,
+    OrderedWriterSink, Recheck, RelPath, RootKind, SinkError, SinkOptions, UNFINISHED_DIR, Value,
 };
 
 use super::Url;
+use super::connect::Described;
 use super::placement::{End, Placement, SourceName, placement};
 use crate::flows::{Failure, FailureKind};
 
@@ -38,6 +40,23 @@ pub enum Place {
     Sink(MakeSink),
 }
 
+impl Place {
+    /// What was to come, is not in an object, and was not said to be left out.
+    pub(super) fn missing(&self, described: &Described) -> Vec<Failure> {
+        let Place::Path { naming, .. } = self else { return Vec::new() };
+        let gone = |name: String| {
+            let failure = Failure::new(FailureKind::Partial, "it is not there any more");
+            failure.about(gtp_store::escaped(&name))
+        };
+        let is_told = |name: &String| {
+            let begin = format!("{}: ", gtp_store::escaped(name));
+            described.skipped.iter().any(|failure| failure.text.starts_with(&begin))
+        };
+        let missing = naming.missing(&described.manifest).into_iter();
+        missing.filter(|name| !is_told(name)).map(gone).collect()
+    }
+}
+
 /// How an object is called at a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Naming {
@@ -45,6 +64,28 @@ pub struct Naming {
     pub directories: Directories,
     /// The object's name beneath a directory; if `None`, the last part of its address.
     pub name: Option<RelPath>,
+    /// The names directly beneath a directory that may come; any if `None`.
+    pub only: Option<Arc<Chosen>>,
+}
+
+impl Naming {
+    /// The first entry of an object that may not come.
+    fn strange<'m>(&self, manifest: &'m Manifest) -> Option<&'m RelPath> {
+        let only = self.only.as_ref()?;
+        let may_come = |entry: &Entry| {
+            let top = entry.path.as_str().split('/').next().unwrap_or_default();
+            manifest.root_kind == RootKind::Dir && only.contains(top)
+        };
+        manifest.entries.iter().find(|entry| !may_come(entry)).map(|entry| &entry.path)
+    }
+
+    /// The names that were to come and are not in an object.
+    fn missing(&self, manifest: &Manifest) -> Vec<String> {
+        let Some(only) = &self.only else { return Vec::new() };
+        let paths = manifest.entries.iter().map(|entry| entry.path.as_str());
+        let there: HashSet<&str> = paths.filter(|path| !path.contains('/')).collect();
+        only.iter().filter(|name| !there.contains(name.as_str())).cloned().collect()
+    }
 }
 
 /// What a destination without a slash at its end means to a directory that is named without one.
@@ -101,6 +142,10 @@ fn on_disk(
     if manifest.root_kind == RootKind::File && url.names_directory() && !url.path().is_empty() {
         let text = format!("{url}: is not a directory, as the slash at its end says");
         return Err(Failure::new(FailureKind::Missing, text));
+    }
+    if let Some(strange) = naming.strange(manifest) {
+        let text = format!("{url}: it sends {strange}, which nobody asked for");
+        return Err(Failure::new(FailureKind::Other, text));
     }
     let there = look(path)?;
     if there == Some(There::Null) {
@@ -258,5 +303,35 @@ mod tests {
         let how = (SinkOptions::default(), &Naming::default());
         assert!(on_disk(&path, how, &url, &manifest, &Arc::default()).is_err());
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn of_a_bundle_other_names_are_refused_and_what_does_not_come_is_told_unless_it_was_said() {
+        let (mode, mtime) = (Mode::new(0o644), Mtime::new(0, 0).unwrap());
+        let entry = |path: &&str, kind| Entry {
+            path: RelPath::new(path).unwrap(),
+            kind,
+            size: 0,
+            mode,
+            mtime,
+        };
+        let bundle = |paths: &[&str]| {
+            let entries = paths.iter().map(|path| entry(path, Kind::Dir)).collect();
+            Arc::new(Manifest { root_kind: RootKind::Dir, own: None, entries })
+        };
+        let only = ["a", "b", "c"].map(str::to_owned).into_iter().collect();
+        let naming = Naming { only: Some(Arc::new(only)), ..Naming::default() };
+        assert_eq!(naming.strange(&bundle(&["a", "a/x", "b"])), None);
+        let strange = |paths| naming.strange(&bundle(paths)).map(|path| path.as_str().to_owned());
+        assert_eq!(strange(&["a", ".bashrc"]), Some(".bashrc".into()));
+        assert_eq!(strange(&["a", "d/a"]), Some("d/a".into()));
+        let file = Manifest { root_kind: RootKind::File, ..(*bundle(&["a"])).clone() };
+        assert!(naming.strange(&file).is_some(), "a file has any name");
+        let said = Failure::new(FailureKind::Partial, "permission denied").about("b");
+        let described = Described { manifest: bundle(&["a", "a/c"]), skipped: vec![said] };
+        let (path, options) = (PathBuf::new(), SinkOptions::default());
+        let missing = Place::Path { path, options, naming }.missing(&described);
+        let texts: Vec<&str> = missing.iter().map(|failure| failure.text.as_str()).collect();
+        assert_eq!(texts, ["c: it is not there any more"]);
     }
 }

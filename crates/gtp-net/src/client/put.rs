@@ -157,6 +157,8 @@ struct Attempt {
 /// One session that sends.
 struct Sending {
     channel: ControlChannel,
+    /// This end's UDP port.
+    data_port: u16,
     source: SourceHandle,
     index: FileIndex,
     answers: RootAnswers,
@@ -232,7 +234,7 @@ impl Attempt {
         let verb = Verb::Put { path: self.url.path().to_vec() };
         let channel = reach(&self.endpoint, &self.url, &self.terms).await?;
         let terms = (&self.terms, Units::AsThePath);
-        let Granted { mut channel, opened, session } =
+        let Granted { mut channel, opened, session, data_port } =
             ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
         (self.peer, self.revision) = (Some(session.peer), session.revision);
         self.mark("the put is granted");
@@ -248,7 +250,7 @@ impl Attempt {
         let source = self.endpoint.host().open_source(SourceOpen { session, source });
         let (index, answers) = (FileIndex::of(&manifest), RootAnswers::default());
         let inquiry = Inquiry::default();
-        let mut sending = Sending { channel, source, index, answers, inquiry };
+        let mut sending = Sending { channel, data_port, source, index, answers, inquiry };
         if self.endpoint.is_carried(self.url.host(), self.terms.udp) {
             self.carry(&mut sending).await?;
         }
@@ -257,9 +259,9 @@ impl Attempt {
 
     /// Has the control connection carry a session's datagrams, if it may.
     async fn carry(&self, sending: &mut Sending) -> Result<(), Failure> {
-        let Sending { channel, source, .. } = sending;
+        let Sending { channel, data_port, source, .. } = sending;
         if self.may_carry() && !channel.carries() {
-            channel.carry(source.carrier(channel.ends().remote)).await?;
+            channel.carry(source.carrier(channel.ends().remote), *data_port).await?;
         }
         Ok(())
     }
@@ -351,7 +353,7 @@ impl Attempt {
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         let mut parting: Option<Parting> = None;
         loop {
-            let Sending { channel, source, index, answers, inquiry } = sending;
+            let Sending { channel, source, index, answers, inquiry, .. } = sending;
             answers.begin(source, index);
             tokio::select! {
                 message = channel.recv(), if answers.has_room() => match message? {

@@ -39,7 +39,7 @@ pub(crate) enum Verdict {
 /// on, to see whether the control connection should carry its datagrams, and when it has given the
 /// path up. There is one at a time.
 #[derive(Debug, Default)]
-pub(super) struct Inquiry {
+pub(crate) struct Inquiry {
     /// When a question was put that is not answered yet.
     asked_at: Option<Time>,
     has_given_up: bool,
@@ -52,7 +52,7 @@ const ASKED_MOST: u32 = 4;
 
 /// What an answer is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// The session waits on.
     Waiting,
     /// It has given the path up.
@@ -98,7 +98,7 @@ impl Inquiry {
 
 /// Whether what the server says, after `took`, speaks against UDP while the session waits on: it is
 /// prompt, and takes in what comes.
-pub(super) fn speaks_against_udp(arrivals: Arrivals, took: Span) -> bool {
+pub(crate) fn speaks_against_udp(arrivals: Arrivals, took: Span) -> bool {
     took <= PROMPT && arrivals != Arrivals::Unread
 }
 

@@ -37,7 +37,9 @@ pub use reach::{CONNECT_SPAN, Obstacle};
 use crate::crypto::{Direction, EXPORTER_LABEL, SECRET_LEN, TrafficSecret, exporter_context};
 use crate::engine::Carrier;
 use crate::identity::{Fingerprint, Identity};
-use crate::messages::{FRAME_MAX, Message, Open, Opened, PAGE_FRAME_MAX, Reason, Refused, VERSION};
+use crate::messages::{
+    Carry, FRAME_MAX, Message, Open, Opened, PAGE_FRAME_MAX, Reason, Refused, VERSION,
+};
 use crate::tls::{self, ALPN};
 use crate::trust::{HostAddress, HostTrust, Standing};
 
@@ -159,12 +161,12 @@ impl ControlChannel<TcpStream> {
     }
 
     /// The client has the connection carry its session's datagrams from here on. Secrets must be
-    /// exported before.
+    /// exported before. `port` is the client's UDP port.
     ///
     /// # Errors
     /// As [`ControlChannel::send`]; [`ControlError::Unexpected`] if it carries them already.
-    pub async fn carry(&mut self, carrier: Carrier) -> Result<(), ControlError> {
-        self.send(&Message::Carry).await?;
+    pub async fn carry(&mut self, carrier: Carrier, port: u16) -> Result<(), ControlError> {
+        self.send(&Message::Carry(Carry { port: Some(port) })).await?;
         self.carried(carrier)
     }
 

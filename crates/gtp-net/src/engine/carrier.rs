@@ -43,6 +43,7 @@ const INBOUND_BYTES: usize = 1 << 20;
 /// the engine that the carrier is gone.
 pub struct Carrier {
     id: SocketId,
+    /// The session that waits for room, if content goes by it.
     flow: FlowId,
     peer: SocketAddr,
     notices: Notices,
@@ -138,13 +139,30 @@ impl Carrier {
         notices: Notices,
         clock: Clock,
     ) -> Carrier {
-        let outgoing = Arc::new(Outgoing::default());
-        notices.send(Notice::Carrier(CarrierNotice::Carry {
-            flow,
-            carrier: id,
-            outgoing: Arc::clone(&outgoing),
-        }));
-        Carrier { id, flow, peer, notices, outgoing, inbound: Arc::default(), clock }
+        let (outgoing, inbound) = (Arc::default(), Arc::default());
+        let carrier = Carrier { id, flow, peer, notices, outgoing, inbound, clock };
+        carrier.carry(flow);
+        carrier
+    }
+
+    /// Has it carry another session with the same peer as well, which sends no content by it.
+    pub(super) fn also(self, flow: FlowId) -> Carrier {
+        self.carry(flow);
+        self
+    }
+
+    /// Has its sessions send to this port of the peer's by UDP first, now and then, once the peer
+    /// has them use it.
+    pub(crate) fn going_first(self, port: Option<u16>) -> Carrier {
+        if let Some(port) = port.filter(|&port| port > 0) {
+            self.notices.send(Notice::Carrier(CarrierNotice::GoFirst(self.id, port)));
+        }
+        self
+    }
+
+    fn carry(&self, flow: FlowId) {
+        let (carrier, outgoing) = (self.id, Arc::clone(&self.outgoing));
+        self.notices.send(Notice::Carrier(CarrierNotice::Carry { flow, carrier, outgoing }));
     }
 
     /// A carrier of no session, whose engine takes nothing.

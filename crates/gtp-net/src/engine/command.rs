@@ -78,6 +78,8 @@ pub(super) enum CarrierNotice {
     Drop(SocketId),
     /// The peer of a session says that no datagram comes from here.
     Unheard(FlowId),
+    /// The sessions of one may send to this port of the peer's by UDP before the peer does.
+    GoFirst(SocketId, u16),
 }
 
 /// A source session to be opened, with the ways back to its handle.

@@ -25,7 +25,7 @@ use super::batch::Batch;
 use super::carrier::Parcel;
 use super::command::{CarrierNotice, NewSource, Notice, Notices, TransferId};
 use super::council::Decider;
-use super::envelope::{Destination, Envelope, Refusal};
+use super::envelope::{Beside, Destination, Envelope, Refusal};
 use super::intake::Junk;
 use super::mates::{Place, Stray, Users};
 use super::sink_side::{self, SinkSide};
@@ -187,17 +187,21 @@ impl Driver {
             }
             CarrierNotice::Carried(parcel) => self.handle_parcel(now, *parcel),
             CarrierNotice::Room(flow) => {
-                if let Some(source) = self.table.source_mut(now, flow) {
-                    source.handle_room(now);
+                if let Some((index, session)) = self.table.find_mut(flow) {
+                    session.handle_room(now);
+                    self.table.touch(now, index);
                 }
             }
             CarrierNotice::Drop(carrier) => {
                 for (_, session) in self.table.iter_mut() {
-                    if session.envelope.drop_carrier(carrier)
-                        && let Side::Source(source) = &mut session.side
-                    {
-                        source.handle_room(now);
+                    if session.envelope.drop_carrier(carrier) {
+                        session.handle_room(now);
                     }
+                }
+            }
+            CarrierNotice::GoFirst(carrier, port) => {
+                for (_, session) in self.table.iter_mut() {
+                    session.envelope.go_first(now, carrier, port);
                 }
             }
             CarrierNotice::Unheard(flow) => {
@@ -239,8 +243,9 @@ impl Driver {
                     transfer.outbox.push(TransferEvent::Silent { flow });
                 }
             }
-            // A stream has no way besides UDP.
-            Side::Sink(_) | Side::StreamSource(_) | Side::StreamSink(_) => {}
+            Side::StreamSource(source) => source.tell_silence(),
+            Side::StreamSink(sink) => sink.tell_silence(),
+            Side::Sink(_) => {}
         }
     }
 
@@ -615,13 +620,9 @@ impl Driver {
         }
     }
 
-    /// The next datagrams to send at `now`, all to one destination; and where a copy of the longest
-    /// goes, if it is sent twice.
-    pub fn poll_batch(
-        &mut self,
-        now: Time,
-        batch: &mut Batch,
-    ) -> Option<(Destination, Option<Destination>)> {
+    /// The next datagrams to send at `now`, all to one destination; and what goes by UDP beside
+    /// them.
+    pub fn poll_batch(&mut self, now: Time, batch: &mut Batch) -> Option<(Destination, Beside)> {
         loop {
             batch.clear();
             let index = self.table.next_due(now)?;
@@ -630,7 +631,7 @@ impl Driver {
             batch.finish();
             let due = if more { now } else { session.poll_timeout(now) };
             let destination = session.envelope.destination();
-            let copy = session.envelope.copy_to(now, batch);
+            let beside = session.envelope.beside(now, batch);
             let over = session.direction() == AgentSide::Source && session.is_over(now);
             self.table.polled(index, due);
             self.stir(now, index);
@@ -643,7 +644,7 @@ impl Driver {
             if let Some(destination) = destination
                 && !batch.is_empty()
             {
-                return Some((destination, copy));
+                return Some((destination, beside));
             }
         }
     }

@@ -37,6 +37,8 @@ pub(super) struct Envelope {
     newest: Option<u64>,
     /// The way besides UDP, if there is one.
     carriage: Option<Carriage>,
+    /// Where the peer, of which no datagram has come by UDP, says that it takes them.
+    door: Option<SocketAddr>,
     /// What waits to be sent that way.
     outgoing: Option<Arc<Outgoing>>,
     watch: Watch,
@@ -72,6 +74,17 @@ pub(super) struct Destination {
     pub from: Option<IpAddr>,
 }
 
+/// What goes by UDP beside a batch that a carrier takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// Nothing does.
+    Nothing,
+    /// A copy of its longest datagram.
+    Copy(Destination),
+    /// A datagram that says nothing.
+    Knock(Destination),
+}
+
 impl Envelope {
     pub fn new(open: &SessionOpen) -> Envelope {
         let keys = &open.keys;
@@ -91,6 +104,7 @@ impl Envelope {
             opener: Opener::new(keys.suite, keys.open.clone()),
             newest: None,
             carriage: None,
+            door: None,
             outgoing: None,
             watch: Watch::default(),
         }
@@ -107,6 +121,23 @@ impl Envelope {
             self.carriage = Some(Carriage::new(carrier, self.end(), receives, now));
             self.outgoing = Some(outgoing);
         }
+    }
+
+    /// Lets knocks go by UDP to this port of the peer's, if this carrier is its way besides UDP: a
+    /// firewall on this side then lets the peer's datagrams in. An initiator does not knock.
+    pub fn go_first(&mut self, now: Time, carrier: SocketId, port: u16) {
+        if let Some(carriage) = self.carriage.as_mut().filter(|carriage| carriage.id == carrier) {
+            carriage.begin_to_knock(now);
+            self.door = Some(SocketAddr::new(self.peer.ip(), port));
+        }
+    }
+
+    /// Where a knock goes, if it is time for one: where the peer's last datagram by UDP came from,
+    /// or where the peer says that it takes them.
+    fn knock_to(&mut self, now: Time) -> Option<Destination> {
+        let door = self.door.map(|to| Destination { socket: self.socket, to, from: self.local });
+        let to = self.udp().or(door)?;
+        self.carriage.as_mut()?.knocks(now).then_some(to)
     }
 
     /// Takes the way besides UDP away, if it is this one. Says whether it was.
@@ -228,9 +259,20 @@ impl Envelope {
         }
     }
 
+    /// What goes by UDP beside a batch; nothing beside an empty one, which is not sent.
+    pub fn beside(&mut self, now: Time, batch: &Batch) -> Beside {
+        if batch.is_empty() {
+            return Beside::Nothing;
+        }
+        match self.copy_to(now, batch) {
+            Some(to) => Beside::Copy(to),
+            None => self.knock_to(now).map_or(Beside::Nothing, Beside::Knock),
+        }
+    }
+
     /// Where a copy of the longest datagram of a batch goes, to try UDP, if it is time.
-    pub fn copy_to(&mut self, now: Time, batch: &Batch) -> Option<Destination> {
-        if batch.is_empty() || !self.carriage.as_ref()?.wants_copy(now, batch.longest()) {
+    fn copy_to(&mut self, now: Time, batch: &Batch) -> Option<Destination> {
+        if !self.carriage.as_ref()?.wants_copy(now, batch.longest()) {
             return None;
         }
         let udp = self.udp()?;

@@ -382,7 +382,7 @@ impl Host {
     }
 }
 
-fn carrier(host: &Host, session: (FlowId, SocketAddr)) -> Carrier {
+pub(super) fn carrier(host: &Host, session: (FlowId, SocketAddr)) -> Carrier {
     Carrier::open(SocketId(host.name()), session, host.notices().clone(), host.clock())
 }
 
@@ -397,7 +397,8 @@ pub(super) fn arrivals(
 }
 
 /// Says how a session or a transfer is doing, and keeps neither of them.
-pub struct Watch<P>(Arc<Mutex<P>>);
+#[derive(Clone)]
+pub struct Watch<P>(pub(super) Arc<Mutex<P>>);
 
 impl<P: Clone> Watch<P> {
     /// How it is doing, at most 50 ms old; after its end, how it had done.

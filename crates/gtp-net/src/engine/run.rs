@@ -22,7 +22,7 @@ use super::calls::Counters;
 use super::carrier::Outgoing;
 use super::command::{CarrierNotice, Notice, Notices};
 use super::driver::{Deciders, Driver};
-use super::envelope::Destination;
+use super::envelope::{Beside, Destination};
 use super::intake::Intake;
 use super::mates::Place;
 use super::naps::Naps;
@@ -62,6 +62,8 @@ const LEAST_COUNTED: usize = 16 << 10;
 /// Sending ends after this, though more may be due: a source that cannot send as fast as it may
 /// still hears what it is told.
 const SENDING_MOST: Span = Span::from_millis(1);
+/// A datagram that says nothing, and that every end drops.
+const KNOCK: &[u8] = &[0];
 /// Notices taken before the sockets get their turn.
 const NOTICES: usize = 256;
 /// Parcels of carriers among them: about as many bytes as one socket may bring in its turn.
@@ -195,7 +197,10 @@ impl Engine {
                 self.carriers.insert(*carrier, outgoing.clone());
             }
             CarrierNotice::Drop(carrier) => drop(self.carriers.remove(carrier)),
-            CarrierNotice::Carried(_) | CarrierNotice::Room(_) | CarrierNotice::Unheard(_) => {}
+            CarrierNotice::Carried(_)
+            | CarrierNotice::Room(_)
+            | CarrierNotice::Unheard(_)
+            | CarrierNotice::GoFirst(..) => {}
         }
     }
 
@@ -275,8 +280,8 @@ impl Engine {
         let mut now = begun;
         while self.stuck.is_none() && now.since(begun) < SENDING_MOST {
             match self.driver.poll_batch(now, &mut self.outgoing) {
-                Some((destination, copy)) => {
-                    self.send_copy(copy);
+                Some((destination, beside)) => {
+                    self.send_beside(beside);
                     self.send_batch(Left { destination, run: 0, byte: 0 });
                 }
                 None => break,
@@ -286,10 +291,13 @@ impl Engine {
         now
     }
 
-    /// Sends the longest datagram of the batch by UDP as well. It is lost where there is no room.
-    fn send_copy(&mut self, copy: Option<Destination>) {
-        let Some(Destination { socket, to, from }) = copy else { return };
-        let datagram = self.outgoing.longest_datagram();
+    /// Sends what goes by UDP beside a batch. It is lost where there is no room.
+    fn send_beside(&mut self, beside: Beside) {
+        let (Destination { socket, to, from }, datagram) = match beside {
+            Beside::Nothing => return,
+            Beside::Copy(to) => (to, self.outgoing.longest_datagram()),
+            Beside::Knock(to) => (to, KNOCK),
+        };
         if let Some((_, socket)) = self.sockets.iter().find(|(id, _)| *id == socket) {
             socket.send_run(to, from, datagram.len(), datagram, 0, |_| self.calls.send.count());
         }

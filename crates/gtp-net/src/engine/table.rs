@@ -248,8 +248,18 @@ impl Session {
         match &mut self.side {
             Side::Source(source) => source.way = way,
             Side::Sink(sink) => sink.way = way,
-            // Streams have one way only.
-            Side::StreamSource(_) | Side::StreamSink(_) => {}
+            Side::StreamSource(source) => source.way = way,
+            Side::StreamSink(sink) => sink.way = way,
+        }
+    }
+
+    /// What carries its datagrams has room again.
+    pub fn handle_room(&mut self, now: Time) {
+        match &mut self.side {
+            Side::Source(source) => source.handle_room(now),
+            Side::StreamSource(source) => source.handle_room(now),
+            // Their requests and receipts wait for no room.
+            Side::Sink(_) | Side::StreamSink(_) => {}
         }
     }
 

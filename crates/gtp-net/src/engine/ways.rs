@@ -3,7 +3,9 @@
 //! The initiator decides. It takes the carrier when nothing has come for a while, or when its peer
 //! says that it hears nothing, and tries UDP again now and then: it sends a datagram a second time
 //! there, so that a try that fails loses nothing. The responder answers by the way that its peer
-//! uses, and answers a try with a copy in the same manner. The datagrams that prove the way for
+//! uses, and answers a try with a copy in the same manner. Where it knows the initiator's port it
+//! knocks there now and then: datagrams that say nothing open a firewall on its side for the next
+//! try, and prove nothing. The datagrams that prove the way for
 //! content are long ones, since a path may carry short ones only. Pure arithmetic over what came.
 
 use gtp_alloc::{Span, Time};
@@ -29,6 +31,8 @@ pub(super) struct Carriage {
     stale: Option<u64>,
     /// A responder has heard a try and owes it a copy.
     owes: bool,
+    /// When a responder knocks next, if it does.
+    knock_at: Option<Time>,
     /// Datagrams by UDP, each newer than all before, since one came by the carrier.
     newer_by_udp: u32,
 }
@@ -75,8 +79,25 @@ impl Carriage {
             tried: false,
             stale: None,
             owes: false,
+            knock_at: None,
             newer_by_udp: 0,
         }
+    }
+
+    /// A responder knocks from `now` on.
+    pub fn begin_to_knock(&mut self, now: Time) {
+        if self.end == End::Responder {
+            self.knock_at = Some(now);
+        }
+    }
+
+    /// Whether it is time to knock; if so, the next knock is due some seconds later.
+    pub fn knocks(&mut self, now: Time) -> bool {
+        let is_due = self.in_use && self.knock_at.is_some_and(|at| at <= now);
+        if is_due {
+            self.knock_at = Some(now + TRY_FIRST);
+        }
+        is_due
     }
 
     /// Whether datagrams leave by it.
@@ -246,6 +267,23 @@ mod tests {
         assert!(!carriage.is_in_use(), "an old one comes late");
         carriage.hear(came(Way::Control, 30, true));
         assert!(carriage.is_in_use());
+    }
+
+    #[test]
+    fn a_responder_knocks_every_five_seconds_while_it_is_carried_and_an_initiator_never() {
+        let mut carriage = Carriage::new(SocketId(1), End::Responder, false, ms(0));
+        carriage.begin_to_knock(ms(0));
+        assert!(!carriage.knocks(ms(0)), "its peer may still speak by UDP");
+        carriage.hear(came(Way::Control, 1, true));
+        let knocks = |carriage: &mut Carriage| {
+            let times = (0..16_000).step_by(10).filter(|&now| carriage.knocks(ms(now)));
+            times.map(|now| now / 1_000).collect::<Vec<_>>()
+        };
+        assert_eq!(knocks(&mut carriage), [0, 5, 10, 15]);
+        assert!(!carriage.wants_copy(ms(20_000), LONG), "a knock is no copy");
+        let mut initiator = Carriage::new(SocketId(1), End::Initiator, true, ms(0));
+        initiator.begin_to_knock(ms(0));
+        assert!(knocks(&mut initiator).is_empty());
     }
 
     #[test]

@@ -89,6 +89,18 @@ impl Verb {
         }
     }
 
+    /// The path of the file that a stream of bytes is to be written to; `None` for any other verb.
+    pub fn streamed_path(&self) -> Option<&[u8]> {
+        match self {
+            Verb::Stream { service, delivery: None, .. } => service.strip_prefix(PUT_SERVICE),
+            Verb::Stream { .. }
+            | Verb::Get { .. }
+            | Verb::Put { .. }
+            | Verb::List { .. }
+            | Verb::Tree { .. } => None,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), Malformed> {
         match self {
             Verb::Get { path }

@@ -46,8 +46,13 @@ pub const ROOTS_PER_PAGE: usize = 16 * 1024;
 /// Bytes of a path: Linux takes no longer one in a system call (PATH_MAX).
 pub const PATH_MAX: usize = 4096;
 
-/// Bytes of the name of what a stream leads to.
-pub const SERVICE_MAX: usize = 255;
+/// Bytes of the name of what a stream leads to: [`PUT_SERVICE`] with the longest path.
+pub const SERVICE_MAX: usize = 4100;
+
+/// What the service of a stream begins with that a server of files writes to the file at the path
+/// behind it.
+pub const PUT_SERVICE: &[u8] = b"put:";
+const _: () = assert!(SERVICE_MAX == PATH_MAX + PUT_SERVICE.len());
 
 /// Units that a stream's sink may ask for ahead of what it has, at least: what a session sends in
 /// its first round.

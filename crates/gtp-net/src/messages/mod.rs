@@ -238,6 +238,18 @@ pub struct ArrivalsSeen {
     pub arrivals: Arrivals,
 }
 
+/// Client to server, where UDP does not get through: from here on both ends may put the session's
+/// datagrams on this connection, each in a frame of the type [`DATAGRAM`] between those of
+/// messages. No answer. Once on a connection, and only to peers of [`Revision::Fourth`] or later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Carry {
+    /// The client's own UDP port. The server may send to it first, at the address that the
+    /// connection comes from, to open a firewall on its side for what the client sends.
+    #[n(0)]
+    pub port: Option<u16>,
+}
+
 /// Either way: the session fails, or one file of it does.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
@@ -296,11 +308,8 @@ pub enum Message {
     ArrivalsWanted,
     /// See [`ArrivalsSeen`].
     ArrivalsSeen(ArrivalsSeen),
-    /// Client to server, where UDP does not get through: from here on both ends may put the
-    /// session's datagrams on this connection, each in a frame of the type [`DATAGRAM`] between
-    /// those of messages. No answer. Once on a connection, and only to peers of
-    /// [`Revision::Fourth`] or later.
-    Carry,
+    /// See [`Carry`].
+    Carry(Carry),
     /// Server to client: for some seconds no datagram of the client has come, though some came
     /// before. Only to peers of [`Revision::Fourth`] or later.
     Unheard,
@@ -427,7 +436,7 @@ messages! {
     17 Ended FRAME_MAX (Ended);
     18 ArrivalsWanted FRAME_MAX;
     19 ArrivalsSeen FRAME_MAX (ArrivalsSeen);
-    27 Carry FRAME_MAX;
+    27 Carry FRAME_MAX (Carry);
     29 Unheard FRAME_MAX;
     20 TreeWanted FRAME_MAX (TreeWanted);
     21 TreePage PAGE_FRAME_MAX (TreePage);
@@ -544,7 +553,7 @@ impl Message {
             Message::Cancel
             | Message::Keepalive
             | Message::ArrivalsWanted
-            | Message::Carry
+            | Message::Carry(_)
             | Message::Unheard => Ok(()),
         }
     }

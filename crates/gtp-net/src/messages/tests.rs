@@ -148,7 +148,7 @@ fn message() -> impl Strategy<Value = Message> {
         (0..=STREAM_UNITS_MOST, 0..=STREAM_UNITS_MOST)
             .prop_map(|(a, b)| Message::Ended(Ended { units: a.max(b), frames: a.min(b) })),
         Just(Message::ArrivalsWanted),
-        Just(Message::Carry),
+        any::<Option<u16>>().prop_map(|port| Message::Carry(Carry { port })),
         Just(Message::Unheard),
         prop_oneof![Just(Arrivals::None), Just(Arrivals::Some), Just(Arrivals::Unread)]
             .prop_map(|arrivals| Message::ArrivalsSeen(ArrivalsSeen { arrivals })),

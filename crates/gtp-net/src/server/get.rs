@@ -22,7 +22,7 @@ use crate::engine::{SourceEvent, SourceHandle, SourceOpen, SourceProgress};
 use crate::flows::{
     Failure, FailureKind, RootAnswers, next_change_shows, reason_of_source, to_messages, wire_root,
 };
-use crate::messages::{Arrivals, Done, Fault, Message, PeerText, Reason};
+use crate::messages::{Arrivals, Carry, Done, Fault, Message, PeerText, Reason};
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
     let scanning = scan(shared, client);
@@ -202,9 +202,12 @@ impl Giving {
                 let seen = self.questions.answer(self.source.arrivals()).await?;
                 self.client.channel.send(&seen).await?;
             }
-            Message::Carry if self.client.channel.revision() >= Revision::Fourth => {
+            Message::Carry(Carry { port })
+                if self.client.channel.revision() >= Revision::Fourth =>
+            {
                 let peer = self.client.channel.ends().remote;
-                self.client.channel.carried(self.source.carrier(peer))?;
+                let carrier = self.source.carrier(peer).going_first(port);
+                self.client.channel.carried(carrier)?;
             }
             Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
             other => {

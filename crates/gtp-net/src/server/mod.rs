@@ -21,6 +21,7 @@ mod put;
 mod scan;
 pub(crate) mod session;
 mod steps;
+mod streamed;
 mod tend;
 mod told;
 mod turned_away;
@@ -33,8 +34,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gtp_alloc::{Bucket, Rate, Span};
-use gtp_store::{Export, KnownRoots, SinkOptions};
+use gtp_alloc::{Bucket, Bytes, Rate, Span};
+use gtp_store::{Chosen, Export, KnownRoots, SinkOptions};
 use gtp_sys::Clock;
 use rustls::ServerConfig as TlsConfig;
 use tokio::net::{TcpListener, TcpStream};
@@ -55,6 +56,7 @@ use crate::control::ControlChannel;
 use crate::engine::{Host, SocketId};
 use crate::flows::{Alone, Failure, FailureKind, has_settled};
 use crate::identity::{Fingerprint, Identity};
+use crate::messages::STREAMS_MEMORY;
 use crate::tls::server_config;
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
@@ -96,6 +98,11 @@ pub struct ServeConfig {
     pub changes: Changes,
     /// What clients may write; all that is exported if not said.
     pub confines: Option<Confines>,
+    /// What the listing of all that is exported has directly beneath it; everything if not said.
+    pub chosen: Option<Arc<Chosen>>,
+    /// Where the datagrams of clients come from whose connections something on this machine passes
+    /// on, from its loopback: ssh, say.
+    pub data_from: Option<IpAddr>,
 }
 
 /// What may change while a server runs. Sessions keep the terms that they began with.
@@ -142,6 +149,8 @@ pub(crate) struct Shared {
     clients: Arc<Clients>,
     keys: Arc<Keys>,
     walks: Arc<Walks>,
+    /// Memory for streams that are written to files.
+    streams: Arc<Budget>,
     roots: Arc<KnownRoots>,
     terms: Arc<watch::Sender<Terms>>,
     events: mpsc::Sender<ServerEvent>,
@@ -234,6 +243,7 @@ impl Server {
         let clients = Arc::new(Clients::new(limits));
         let exported = Exported {
             root: config.root.clone(),
+            chosen: config.chosen.clone(),
             clock: host.clock(),
             complaints: Mutex::new(COMPLAINTS),
         };
@@ -247,6 +257,7 @@ impl Server {
             clients,
             keys: Arc::new(keys),
             walks,
+            streams: Budget::new(Bytes(STREAMS_MEMORY)),
             roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
             terms: Arc::new(watch::Sender::new(terms)),
             events,
@@ -392,7 +403,7 @@ impl Server {
         sessions: &mut JoinSet<()>,
         stream: TcpStream,
         from: SocketAddr,
-        server: watch::Receiver<bool>,
+        mut server: watch::Receiver<bool>,
     ) {
         let shared = Arc::clone(&self.shared);
         let (seat, evicted) = shared.clients.arrive(from);
@@ -406,6 +417,8 @@ impl Server {
             let met = tokio::select! {
                 met = ControlChannel::accept(stream, &shared.tls) => met,
                 _ = seat.told() => return,
+                // One that has said nothing yet need not hear of it.
+                () = stopping(&mut server) => return,
             };
             match met {
                 Ok((channel, open)) => {
@@ -430,6 +443,12 @@ impl Server {
 }
 
 impl Shared {
+    /// Where the datagrams of a client come from whose connection does from here.
+    fn data_peer(&self, remote: SocketAddr) -> SocketAddr {
+        let from = self.config.data_from.filter(|_| remote.ip().to_canonical().is_loopback());
+        from.map_or(remote, |from| SocketAddr::new(from, remote.port()))
+    }
+
     /// The terms for a session that begins now.
     fn terms(&self) -> Terms {
         self.terms.borrow().clone()
@@ -484,13 +503,18 @@ const CHANGES_SPAN: std::time::Duration = std::time::Duration::from_secs(5);
 /// been replaced, or a link that leads to it switched. Running sessions keep theirs.
 struct Exported {
     root: PathBuf,
+    chosen: Option<Arc<Chosen>>,
     clock: Clock,
     complaints: Mutex<Bucket>,
 }
 
 impl Exported {
     fn open(&self) -> Result<Export, Nothing> {
-        Export::open(&self.root).map_err(|error| {
+        let opened = Export::open(&self.root).map(|export| match &self.chosen {
+            Some(chosen) => export.choosing(Arc::clone(chosen)),
+            None => export,
+        });
+        opened.map_err(|error| {
             let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
             if complaints.take(self.clock.now()) {
                 tracing::warn!(%error, "the export cannot be opened");

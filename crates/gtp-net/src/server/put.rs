@@ -16,7 +16,7 @@ use gtp_store::{
 };
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Sleep, sleep};
 
 use super::admission::listing_bytes;
@@ -36,22 +36,14 @@ use crate::flows::{
     Failure, FailureKind, FileIndex, Gathering, Questions, hashing_span, reason_of_sink, runs,
     wire_root,
 };
-use crate::messages::{Done, EntryKind, Fault, Message, PeerText, ROOTS_PER_PAGE, Ready, Reason};
+use crate::messages::{
+    Carry, Done, EntryKind, Fault, Message, PeerText, ROOTS_PER_PAGE, Ready, Reason,
+};
 
 pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
-    let finding = {
-        let (root, path) = (shared.config.root.clone(), client.path.clone());
-        tokio::task::spawn_blocking(move || Spot::find(&root, path.as_ref()))
-    };
-    let spot = match finding.await {
-        Ok(Ok(spot)) => spot,
-        Ok(Err(failure)) => {
-            let absent = failure.kind == FailureKind::Temporary;
-            let reason = if absent { Reason::Busy } else { Reason::Destination };
-            client.seat.linger(client.channel.refuse(reason, failure.text.clone())).await;
-            return Ending::failed(failure);
-        }
-        Err(_) => return Ending::default(),
+    let spot = match find(shared, &client).await {
+        Ok(spot) => spot,
+        Err(failure) => return refuse(client, failure).await,
     };
     let session = match client.session(shared) {
         Ok(session) => session,
@@ -76,6 +68,22 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
             Ending { moved, ..Ending::failed(failure) }
         }
     }
+}
+
+/// Finds the place that a client wants to write.
+pub(super) async fn find(shared: &Shared, client: &Client) -> Result<Spot, Failure> {
+    let (root, path) = (shared.config.root.clone(), client.path.clone());
+    let finding = tokio::task::spawn_blocking(move || Spot::find(&root, path.as_ref()));
+    let broken = |error: JoinError| Failure::new(FailureKind::Other, error.to_string());
+    finding.await.unwrap_or_else(|error| Err(broken(error)))
+}
+
+/// Refuses a client whose place cannot be written.
+pub(super) async fn refuse(client: Client, failure: Failure) -> Ending {
+    let absent = failure.kind == FailureKind::Temporary;
+    let reason = if absent { Reason::Busy } else { Reason::Destination };
+    client.seat.linger(client.channel.refuse(reason, failure.text.clone())).await;
+    Ending::failed(failure)
 }
 
 /// Values of blocks, from the first on, of files that the client is about to send.
@@ -385,9 +393,10 @@ impl Taking {
                         let seen = self.path_questions.answer(self.transfer.arrivals(self.flow));
                         channel.send(&seen.await?).await?;
                     }
-                    Message::Carry if channel.revision() >= Revision::Fourth => {
+                    Message::Carry(Carry { port }) if channel.revision() >= Revision::Fourth => {
                         let peer = channel.ends().remote;
-                        channel.carried(self.transfer.carrier(self.flow, peer))?;
+                        let carrier = self.transfer.carrier(self.flow, peer).going_first(port);
+                        channel.carried(carrier)?;
                     }
                     other => return Err(last_word(other)),
                 },
@@ -552,14 +561,14 @@ async fn overdue(at: &mut Option<Pin<Box<Sleep>>>) {
 }
 
 /// A place beneath the export, found without following a link.
-struct Spot {
+pub(super) struct Spot {
     /// The directory that holds it.
-    holder: OwnedFd,
+    pub holder: OwnedFd,
     /// The holder's path as clients know it.
     shown: String,
     /// Its name in the holder; `None` if it is all that is exported.
-    name: Option<RelPath>,
-    there: Option<RootKind>,
+    pub name: Option<RelPath>,
+    pub there: Option<RootKind>,
 }
 
 impl Spot {
@@ -601,7 +610,7 @@ impl Spot {
     }
 
     /// Its path as clients know it.
-    fn path(&self) -> String {
+    pub fn path(&self) -> String {
         match &self.name {
             Some(name) => format!("{}/{name}", self.shown.trim_end_matches('/')),
             None => self.shown.clone(),

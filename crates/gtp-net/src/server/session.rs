@@ -17,7 +17,7 @@ use super::occupancy::{Full, Right};
 use super::told::Told;
 use super::{
     Moved, Request, ServerEvent, Shared, Stop, Visit, Whose, WhyRefused, Writing, get, list, put,
-    tend,
+    streamed, tend,
 };
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
@@ -147,19 +147,25 @@ async fn attend(shared: Arc<Shared>, client: Client, stop: &mut Stop) -> Ending 
             why = stop.told() => Ending::failed(why.failure()),
         },
         Verb::Tree { .. } => tend::serve(&shared, client, stop).await,
-        // It was refused.
-        Verb::Stream { .. } => Ending::default(),
+        // One that leads to no file was refused.
+        Verb::Stream { .. } => streamed::serve(&shared, client, stop).await,
     }
 }
 
 /// A request, as its operator hears of it; whose key that is is not known yet.
 fn request(verb: &Verb, key: Fingerprint) -> Request {
-    Request { key, name: None, verb: word(verb), path: printable(verb.path()) }
+    Request { key, name: None, verb: word(verb), path: printable(place(verb)) }
+}
+
+/// What in the export the client asks for; of another stream than one into a file its service.
+fn place(verb: &Verb) -> &[u8] {
+    verb.streamed_path().unwrap_or_else(|| verb.path())
 }
 
 /// What a client must be allowed for this.
 fn right(verb: &Verb) -> Right {
     match verb {
+        Verb::Stream { .. } if verb.streamed_path().is_some() => Right::Write,
         Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => Right::Read,
         Verb::Put { .. } => Right::Write,
         Verb::Stream { .. } | Verb::Tree { changes: true, .. } => Right::Both,
@@ -185,7 +191,9 @@ fn judge(
     key: Fingerprint,
 ) -> Result<Judged, Refusal> {
     let access = trust.access(&key);
+    let streamed = open.verb.streamed_path().is_some();
     let allowed = match open.verb {
+        Verb::Stream { .. } if streamed => access.write,
         Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => access.read,
         Verb::Put { .. } => access.write,
         Verb::Tree { changes: true, .. } => access.read && access.write,
@@ -194,7 +202,7 @@ fn judge(
         }
     };
     let writes = matches!(open.verb, Verb::Put { .. } | Verb::Tree { changes: true, .. });
-    if writes && shared.terms().writing == Writing::Refused {
+    if (writes || streamed) && shared.terms().writing == Writing::Refused {
         return Err(Refusal::new(Reason::Permission, "this server only reads (serve --writable)"));
     }
     if !allowed {
@@ -206,7 +214,7 @@ fn judge(
     }
     judge_law(shared, open)?;
     let suite = common_suite(open)?;
-    let path = match open.verb.path() {
+    let path = match place(&open.verb) {
         b"" => None,
         bytes => Some(RelPath::from_bytes(bytes).map_err(|why| {
             Refusal::new(Reason::Missing, format!("{}: {why}", printable(bytes)))
@@ -222,9 +230,9 @@ fn judge(
 fn judge_place(shared: &Shared, open: &Open, path: Option<&RelPath>) -> Result<(), Refusal> {
     let Some(confines) = &shared.config.confines else { return Ok(()) };
     let fits = match open.verb {
-        Verb::Put { .. } => confines.allow(path),
+        Verb::Put { .. } | Verb::Stream { .. } => confines.allow(path),
         Verb::Tree { changes, .. } => !changes,
-        Verb::Get { .. } | Verb::List { .. } | Verb::Stream { .. } => true,
+        Verb::Get { .. } | Verb::List { .. } => true,
     };
     match fits {
         true => Ok(()),
@@ -238,6 +246,10 @@ fn judge_law(shared: &Shared, open: &Open) -> Result<(), Refusal> {
     let Some(alone) = law.alone() else { return Ok(()) };
     if alone == Alone::LambdaStream {
         let text = "the control law lambdastream is for streams, and this is a server of files";
+        return Err(Refusal::new(Reason::Permission, text));
+    }
+    if open.verb.streamed_path().is_some() {
+        let text = format!("the control law {} is for files, and this is a stream", alone.name());
         return Err(Refusal::new(Reason::Permission, text));
     }
     if !shared.terms().alone.contains(&alone) {
@@ -273,6 +285,7 @@ fn word(verb: &Verb) -> &'static str {
         Verb::Put { .. } => "put",
         Verb::List { .. } => "list",
         Verb::Tree { .. } => "tree",
+        Verb::Stream { .. } if verb.streamed_path().is_some() => "put",
         Verb::Stream { .. } => "stream",
     }
 }
@@ -284,7 +297,7 @@ impl Client {
         let secrets = self.channel.data_secrets(server_session, self.open.client_session)?;
         Ok(SessionOpen {
             socket: shared.socket,
-            peer: self.channel.ends().remote,
+            peer: shared.data_peer(self.channel.ends().remote),
             local_session: server_session,
             peer_session: self.open.client_session,
             keys: keys(self.suite, secrets),

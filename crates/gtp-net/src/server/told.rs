@@ -158,6 +158,8 @@ mod tests {
             sink_options: SinkOptions::default(),
             changes: Changes::Told,
             confines: None,
+            chosen: None,
+            data_from: None,
         };
         let (host, identity) = (Host::start(host).unwrap(), Identity::generate());
         Server::bind(host, &identity, config, events).await.unwrap()

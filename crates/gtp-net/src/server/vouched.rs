@@ -11,7 +11,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::session;
-use super::{ServerEvent, Shared, Stop, Whose, WhyRefused};
+use super::{ServerEvent, Shared, Stop, Whose, WhyRefused, stopping};
 use crate::control::{BARE_ADDRESS, ControlChannel};
 use crate::flows::Failure;
 use crate::identity::Fingerprint;
@@ -55,9 +55,14 @@ impl Voucher {
 
 impl Vouched {
     /// Serves the client to its end.
-    pub(super) async fn serve(self, shared: Arc<Shared>, server: watch::Receiver<bool>) {
+    pub(super) async fn serve(self, shared: Arc<Shared>, mut server: watch::Receiver<bool>) {
         let Vouched { pipe, key, place, served } = self;
-        let (channel, open) = match ControlChannel::accept_bare(pipe, key).await {
+        let met = tokio::select! {
+            met = ControlChannel::accept_bare(pipe, key) => met,
+            // One that has said nothing yet need not hear of it.
+            () = stopping(&mut server) => return,
+        };
+        let (channel, open) = match met {
             Ok(met) => met,
             Err(error) => {
                 shared.tell(ServerEvent::Refused {

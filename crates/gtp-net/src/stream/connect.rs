@@ -3,15 +3,17 @@
 //! From an address to a connection: the control channel as for any verb, the service's answer,
 //! then a session for each direction.
 
-use super::silence::Silence;
+use gtp_proto::Revision;
+
+use super::silence::{MayCarry, Silence};
 use super::tend::{Sessions, start};
 use super::{Delivery, Ends, FrameStream, Stream};
 use crate::client::connect::{Granted, Units, ask, reach};
 use crate::client::families::Next;
-use crate::client::{Endpoint, Terms, Url, no_path_words};
+use crate::client::{Endpoint, Terms, Url, no_path_words, way_words};
 use crate::control::{ControlError, SILENCE_SPAN};
 use crate::crypto::Suite;
-use crate::engine::SessionOpen;
+use crate::engine::{SessionOpen, Way};
 use crate::flows::{Failure, FailureKind, keys};
 use crate::messages::{Message, STREAM_WINDOW, Verb};
 
@@ -27,7 +29,19 @@ pub async fn connect(
     terms: &Terms,
     window: u32,
 ) -> Result<Stream, Failure> {
-    Ok(open(endpoint, url, terms, (window, None)).await?.of_bytes())
+    connect_to(endpoint, url, url.path(), terms, window).await
+}
+
+/// As [`connect`], to a service that the address does not name.
+pub(crate) async fn connect_to(
+    endpoint: &Endpoint,
+    url: &Url,
+    service: &[u8],
+    terms: &Terms,
+    window: u32,
+) -> Result<Stream, Failure> {
+    let asked = Asked { service, window, delivery: None };
+    Ok(open(endpoint, url, terms, asked).await?.of_bytes())
 }
 
 /// The same for frames, which are delivered so.
@@ -41,7 +55,16 @@ pub async fn connect_frames(
     window: u32,
     delivery: Delivery,
 ) -> Result<FrameStream, Failure> {
-    Ok(open(endpoint, url, terms, (window, Some(delivery))).await?.of_frames())
+    let asked = Asked { service: url.path(), window, delivery: Some(delivery) };
+    Ok(open(endpoint, url, terms, asked).await?.of_frames())
+}
+
+/// What a connection is to be.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    service: &'a [u8],
+    window: u32,
+    delivery: Option<Delivery>,
 }
 
 /// Opens a connection. Where the host has addresses of both IP versions, it waits until datagrams
@@ -50,7 +73,7 @@ async fn open(
     endpoint: &Endpoint,
     url: &Url,
     terms: &Terms,
-    asked: (u32, Option<Delivery>),
+    asked: Asked<'_>,
 ) -> Result<Ends, Failure> {
     loop {
         let ends = attempt(endpoint, url, terms, asked).await?;
@@ -68,14 +91,14 @@ async fn attempt(
     endpoint: &Endpoint,
     url: &Url,
     terms: &Terms,
-    (window, delivery): (u32, Option<Delivery>),
+    Asked { service, window, delivery }: Asked<'_>,
 ) -> Result<Ends, Failure> {
     let channel = reach(endpoint, url, terms).await?;
     let down_session = endpoint.host().new_session_id();
     let window = window.clamp(*STREAM_WINDOW.start(), *STREAM_WINDOW.end());
-    let verb = Verb::Stream { service: url.path().to_vec(), down_session, window, delivery };
+    let verb = Verb::Stream { service: service.to_vec(), down_session, window, delivery };
     let granted = ask(channel, endpoint, url, verb, (terms, Units::Ordinary), &|| {}).await?;
-    let Granted { mut channel, opened, session: up } = granted;
+    let Granted { mut channel, opened, session: up, data_port } = granted;
     let answer = tokio::time::timeout(SILENCE_SPAN, channel.recv());
     let answer = answer.await.map_err(|_| ControlError::TimedOut("the service"))??;
     let connected = match answer {
@@ -103,7 +126,17 @@ async fn attempt(
         ..up
     };
     let window = connected.window;
-    let sessions = Sessions { says: up, hears: down, window, delivery, greeting: None };
-    let silence = Silence::of_caller(url.host(), channel.revision(), endpoint.host().clock());
-    Ok(start(endpoint.host(), channel, sessions, silence, None))
+    let revision = channel.revision();
+    let may = |path_seen| {
+        let may = endpoint.may_carry(url.host(), revision, terms.udp, path_seen);
+        may && revision >= Revision::Sixth
+    };
+    let carriage = MayCarry { before: may(false), after: may(true) };
+    let carried = carriage.before && endpoint.is_carried(url.host(), terms.udp);
+    let (says, hears, greeting) = (up, down, None);
+    let sessions = Sessions { says, hears, window, delivery, greeting, carried, data_port };
+    let silence = Silence::of_caller(url.host(), revision, endpoint.host().clock(), carriage);
+    let mut ends = start(endpoint.host(), channel, sessions, silence, None);
+    ends.line.carried_words = Some(way_words(endpoint, url.host(), Way::Control, terms.udp).into());
+    Ok(ends)
 }

@@ -324,7 +324,7 @@ const PART_OF_LEFT: u64 = 16;
 
 /// The largest window, at most the wanted one and halved as often as need be, for which memory is
 /// promised now; `None` where there is not enough for the smallest.
-fn promise(memory: &mut Share, wanted: u32, held: impl Fn(u32) -> u64) -> Option<u32> {
+pub(crate) fn promise(memory: &mut Share, wanted: u32, held: impl Fn(u32) -> u64) -> Option<u32> {
     let least = *STREAM_WINDOW.start();
     let part = memory.left() / PART_OF_LEFT;
     let mut window = wanted.max(least);
@@ -336,7 +336,7 @@ fn promise(memory: &mut Share, wanted: u32, held: impl Fn(u32) -> u64) -> Option
 
 /// Bytes that a connection may hold here: its window at either ring, and what waits to be sent. A
 /// frame that a unit of is kept is kept whole, and one that is put together may take room anew.
-fn held(window: u32, unit_payload: u16, delivery: Option<Delivery>) -> u64 {
+pub(crate) fn held(window: u32, unit_payload: u16, delivery: Option<Delivery>) -> u64 {
     let rings = 2 * u64::from(window) * u64::from(unit_payload);
     match delivery {
         None => rings + Spoken::unsent_most(window),
@@ -445,9 +445,11 @@ impl Caller {
         let says = wish.session(&shared, &mut channel, wish.down)?;
         let (down_session, window, delivery) = (wish.down.0, wish.window, wish.delivery);
         let greeting = Some(Message::Connected(Connected { down_session, window, delivery }));
-        let sessions = Sessions { says, hears, window, delivery, greeting };
-        let held = Held::new(seat, shared.host.clock(), wish.memory);
-        Ok(start(&wish.host, channel, sessions, Silence::of_host(), Some(held)))
+        let (carried, data_port) = (false, 0);
+        let sessions = Sessions { says, hears, window, delivery, greeting, carried, data_port };
+        let silence = Silence::of_host(channel.revision());
+        let held = Held::new(Arc::new(seat), shared.host.clock(), wish.memory);
+        Ok(start(&wish.host, channel, sessions, silence, Some(held)))
     }
 
     /// Tells him no, and why.

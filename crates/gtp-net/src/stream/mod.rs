@@ -10,6 +10,7 @@ mod connect;
 mod listen;
 mod silence;
 mod tend;
+mod verdict;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -20,10 +21,16 @@ use std::{fmt, io};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, watch};
 
+pub(crate) use connect::connect_to;
 pub use connect::{connect, connect_frames};
 pub use listen::{Caller, Callers, Carries, ListenConfig, StreamListener};
+pub(crate) use listen::{held, promise};
 
-use crate::engine::{Broken, Reading, Writing};
+pub(crate) use silence::Silence;
+pub(crate) use tend::{Held, Sessions, start};
+pub(crate) use verdict::Verdict;
+
+use crate::engine::{Broken, Reading, SourceProgress, Watch, Writing};
 pub use crate::engine::{Frame, FrameReader, FrameWriter, StreamReader, StreamWriter, frame_most};
 use crate::identity::Fingerprint;
 pub use crate::messages::Delivery;
@@ -44,14 +51,14 @@ pub struct FrameStream {
 }
 
 /// What is being opened, before its ends are given to whoever reads and writes.
-pub(super) struct Ends {
+pub(crate) struct Ends {
     reading: Reading,
     writing: Writing,
     line: Line,
 }
 
 impl Ends {
-    fn of_bytes(self) -> Stream {
+    pub(crate) fn of_bytes(self) -> Stream {
         let Ends { reading, writing, line } = self;
         Stream { reader: reading.of_bytes(), writer: writing.of_bytes(), line }
     }
@@ -77,6 +84,9 @@ pub struct Line {
     why: Arc<OnceLock<Broken>>,
     peer: Fingerprint,
     remote: SocketAddr,
+    sent: Watch<SourceProgress>,
+    /// What people read when the control connection carries the datagrams; of a caller alone.
+    carried_words: Option<Arc<str>>,
 }
 
 /// How far a connection is.
@@ -90,6 +100,9 @@ pub struct Standing {
     pub received: bool,
     /// It broke because no datagram got through.
     pub no_path: bool,
+    /// UDP did not get through, and the control connection carries the datagrams since then, unless
+    /// UDP gets through again.
+    pub carried: bool,
     /// Nothing more happens: all is done, or the connection broke.
     pub over: bool,
 }
@@ -122,9 +135,25 @@ impl Line {
         *self.standing.borrow()
     }
 
+    /// How the session is doing that carries what is written here, at most 50 ms old.
+    pub(crate) fn sent(&self) -> SourceProgress {
+        self.sent.progress()
+    }
+
     /// Why it broke, in words for people; `None` if it has not broken.
     pub fn why(&self) -> Option<&str> {
         self.why.get().map(|broken| broken.text.as_str())
+    }
+
+    /// Waits until the control connection carries the datagrams, and returns what people should
+    /// read then; `None` at the end of a connection that it does not carry, or that was called.
+    /// Safe to cancel.
+    pub async fn carried(&self) -> Option<&str> {
+        let mut standing = self.standing.clone();
+        // Whoever tends the connection says that it is over before it goes.
+        let told = standing.wait_for(|now| now.carried || now.over).await;
+        let is_carried = told.is_ok_and(|now| now.carried);
+        self.carried_words.as_deref().filter(|_| is_carried)
     }
 
     /// Breaks the connection: the peer reads what it has, and then an error.

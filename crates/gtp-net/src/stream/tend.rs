@@ -12,17 +12,17 @@ use gtp_sys::Clock;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Interval, interval, timeout};
 
-use super::silence::{Next, Silence};
+use super::silence::{Judged, Next, Silence};
 use super::{Delivery, Ends, Line, Standing};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{Broken, Host, Incoming, Outgoing, SessionOpen, StreamEvent};
 use crate::flows::{Failure, FailureKind};
-use crate::messages::{Done, Ended, Message, Reason};
+use crate::messages::{Carry, Done, Ended, Message, Reason};
 use crate::server::budget::Share;
 use crate::server::clients::{Leave, Seat};
 
 /// What the engine is asked for.
-pub(super) struct Sessions {
+pub(crate) struct Sessions {
     /// The session that carries what is written here.
     pub says: SessionOpen,
     /// The session that brings what is read here.
@@ -32,6 +32,10 @@ pub(super) struct Sessions {
     pub delivery: Option<Delivery>,
     /// Said once the engine knows both.
     pub greeting: Option<Message>,
+    /// Whether the control connection is to carry their datagrams from the beginning.
+    pub carried: bool,
+    /// This end's UDP port, if it has called; else 0.
+    pub data_port: u16,
 }
 
 /// An application that has left waits this long, five seconds, for the end of what it will not
@@ -49,7 +53,7 @@ const NOTE_SPAN: Duration = Duration::from_secs(1);
 
 /// Opens both sessions, and tends the connection in a task of its own, which keeps `held` until it
 /// is over.
-pub(super) fn start(
+pub(crate) fn start(
     host: &Host,
     channel: ControlChannel,
     sessions: Sessions,
@@ -57,9 +61,10 @@ pub(super) fn start(
     held: Option<Held>,
 ) -> Ends {
     let (peer, remote) = (channel.peer(), channel.ends().remote);
-    let Sessions { says, hears, window, delivery, greeting } = sessions;
+    let Sessions { says, hears, window, delivery, greeting, carried, data_port } = sessions;
     let (writing, mut outgoing) = host.open_stream_source(says, window, delivery);
     let (reading, mut incoming) = host.open_stream_sink(hears, window, delivery);
+    let sent = outgoing.watch();
     let (writes, reads) = (outgoing.take_presence(), incoming.take_presence());
     let (standing_in, standing) = watch::channel(Standing::default());
     let (breaker, why) = (Arc::new(Notify::new()), Arc::new(OnceLock::new()));
@@ -75,6 +80,8 @@ pub(super) fn start(
         reads,
         left: None,
         greeting,
+        carried,
+        data_port,
         delivery,
         told_end: false,
         heard_end: false,
@@ -85,7 +92,11 @@ pub(super) fn start(
         keepalive: interval(KEEPALIVE_SPAN),
     };
     tokio::spawn(tended.run());
-    Ends { reading, writing, line: Line { breaker, standing, why, peer, remote } }
+    Ends {
+        reading,
+        writing,
+        line: Line { breaker, standing, why, peer, remote, sent, carried_words: None },
+    }
 }
 
 /// Looks that were not made while nobody was to be looked for are not made up for.
@@ -110,6 +121,10 @@ struct Tended {
     /// Since nobody is left and all is delivered: looks, and how much had come by then.
     left: Option<(u32, u64)>,
     greeting: Option<Message>,
+    /// The control connection is to carry the datagrams, and does not yet.
+    carried: bool,
+    /// This end's UDP port, if it has called.
+    data_port: u16,
     delivery: Option<Delivery>,
     /// Of frames: whether either end has said how many there are.
     told_end: bool,
@@ -123,15 +138,15 @@ struct Tended {
 }
 
 /// Places and memory that a connection has at its host until it is over.
-pub(super) struct Held {
-    seat: Seat,
+pub(crate) struct Held {
+    seat: Arc<Seat>,
     clock: Clock,
     #[expect(dead_code, reason = "kept, and given back by its drop")]
     memory: Share,
 }
 
 impl Held {
-    pub fn new(seat: Seat, clock: Clock, memory: Share) -> Held {
+    pub fn new(seat: Arc<Seat>, clock: Clock, memory: Share) -> Held {
         Held { seat, clock, memory }
     }
 }
@@ -202,6 +217,9 @@ impl Tended {
             }
             let stepped = match self.greeting.take() {
                 Some(greeting) => self.channel.send(&greeting).await.map_err(Break::from),
+                None if std::mem::take(&mut self.carried) => {
+                    self.carry().await.map_err(Break::from)
+                }
                 None => self.step(standing).await,
             };
             if let Err(broken) = stepped {
@@ -285,10 +303,21 @@ impl Tended {
                 let seen = self.silence.answer(&self.outgoing, &self.incoming).await?;
                 Ok(self.channel.send(&seen).await?)
             }
-            Message::ArrivalsSeen(seen)
-                if let Some(failure) = self.silence.judge(seen.arrivals) =>
-            {
-                Err(Break::silent(failure))
+            Message::ArrivalsSeen(seen) if let Some(judged) = self.silence.judge(seen.arrivals) => {
+                match judged {
+                    Judged::Carry => Ok(self.carry().await?),
+                    Judged::Wait => Ok(()),
+                    Judged::Fail(failure) => Err(Break::silent(failure)),
+                }
+            }
+            Message::Carry(Carry { port }) if self.silence.takes_carry() => {
+                let carrier = self.outgoing.carrier(&self.incoming, self.channel.ends().remote);
+                Ok(self.channel.carried(carrier.going_first(port))?)
+            }
+            Message::Unheard if self.silence.takes_unheard() => {
+                self.outgoing.unheard();
+                self.incoming.unheard();
+                Ok(())
             }
             Message::Fault(fault) => {
                 let failure = self.silence.weigh(Failure::of_fault(&fault));
@@ -303,6 +332,17 @@ impl Tended {
                 Err(Break::told(io::ErrorKind::InvalidData, Reason::Unexpected, text))
             }
         }
+    }
+
+    /// Has the control connection carry the datagrams of both sessions, unless it does.
+    async fn carry(&mut self) -> Result<(), ControlError> {
+        if !self.channel.carries() {
+            let carrier = self.outgoing.carrier(&self.incoming, self.channel.ends().remote);
+            self.channel.carry(carrier, self.data_port).await?;
+            self.silence.is_carried();
+            self.standing.send_modify(|now| now.carried = true);
+        }
+        Ok(())
     }
 
     /// Whether the peer has what was written: all of it, or what arrived of its frames.
@@ -325,6 +365,12 @@ impl Tended {
                 return Ok(());
             }
             Some(StreamEvent::Whole(_)) => return Ok(()),
+            Some(StreamEvent::Silent) => {
+                if let Some(words) = self.silence.wait(self.paths > 0) {
+                    self.channel.send(&words).await?;
+                }
+                return Ok(());
+            }
             Some(StreamEvent::Ended(ended)) => {
                 self.told_end = true;
                 let crate::engine::Ended { units, frames } = ended;

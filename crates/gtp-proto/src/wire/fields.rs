@@ -26,13 +26,15 @@ pub enum Revision {
     Fourth = 4,
     /// The fifth revision, in which whole trees can be surveyed and changed step by step, and the
     /// source of a put may tell the values of blocks.
-    #[default]
     Fifth = 5,
+    /// The sixth revision, in which the control connection may carry the datagrams of streams too.
+    #[default]
+    Sixth = 6,
 }
 
 impl Revision {
     /// The newest revision that this implementation knows.
-    pub const NEWEST: Revision = Revision::Fifth;
+    pub const NEWEST: Revision = Revision::Sixth;
 
     /// Returns the revision to use with a peer whose newest one has this number: the older of the
     /// two. Returns `None` if the peer's is older than all that are known.
@@ -43,7 +45,8 @@ impl Revision {
             2 => Some(Revision::Second),
             3 => Some(Revision::Third),
             4 => Some(Revision::Fourth),
-            5.. => Some(Revision::Fifth),
+            5 => Some(Revision::Fifth),
+            6.. => Some(Revision::Sixth),
         }
     }
 

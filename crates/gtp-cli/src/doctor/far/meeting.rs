@@ -67,7 +67,8 @@ fn release(revision: Revision) -> Finding {
     let lacks = match revision {
         Revision::First | Revision::Second => "it cannot tell a blocked path from a slow host",
         Revision::Third => "where UDP is blocked, transfers fail",
-        Revision::Fourth | Revision::Fifth => "gtp sync does not work with it",
+        Revision::Fourth => "gtp sync does not work with it",
+        Revision::Fifth | Revision::Sixth => "where UDP is blocked, streams fail",
     };
     let found = format!("the server speaks revision {has}, this program {newest}: {lacks}");
     Finding::warning(VERSION, found, "install this release there")

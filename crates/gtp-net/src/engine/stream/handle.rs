@@ -3,6 +3,7 @@
 //! A session gives two things: the end that an application reads or writes, and a handle for
 //! whoever tends the connection, who alone knows what the peer says about it.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_proto::FlowId;
@@ -14,8 +15,9 @@ use super::pipe::{Bell, Broken, InPipe, OutPipe, StreamReader, StreamWriter};
 use super::ring::repairs;
 use super::{Ended, NewStreamSink, NewStreamSource, StreamEvent, StreamNotice};
 use crate::engine::api::{FlowProgress, SessionOpen, SourceProgress};
-use crate::engine::command::Notice;
-use crate::engine::host::{Host, arrivals};
+use crate::engine::carrier::Carrier;
+use crate::engine::command::{CarrierNotice, Notice};
+use crate::engine::host::{Host, Watch, arrivals, carrier};
 use crate::messages::{Arrivals, Delivery};
 
 /// A stream's session that sends, for whoever tends the connection. Dropping it ends the session.
@@ -44,6 +46,10 @@ struct Tended {
 impl Tended {
     fn close(&self) {
         self.host.notices().send(Notice::Stream(StreamNotice::Close(self.flow)));
+    }
+
+    fn unheard(&self) {
+        self.host.notices().send(Notice::Carrier(CarrierNotice::Unheard(self.flow)));
     }
 }
 
@@ -179,6 +185,22 @@ impl Outgoing {
         arrivals(&self.tended.host, self.tended.flow)
     }
 
+    /// Gives both sessions of a connection another way besides UDP: the control connection, which
+    /// comes from `peer`.
+    pub fn carrier(&self, incoming: &Incoming, peer: SocketAddr) -> Carrier {
+        carrier(&self.tended.host, (self.tended.flow, peer)).also(incoming.tended.flow)
+    }
+
+    /// The peer says that it hears no datagram.
+    pub fn unheard(&self) {
+        self.tended.unheard();
+    }
+
+    /// Says how the session is doing, also after this is dropped.
+    pub fn watch(&self) -> Watch<SourceProgress> {
+        Watch(Arc::clone(&self.progress))
+    }
+
     /// How the session is doing, at most 50 ms old.
     pub fn progress(&self) -> SourceProgress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -200,6 +222,11 @@ impl Incoming {
     pub fn end(&self, ended: Ended) {
         let notice = StreamNotice::Ended(self.tended.flow, ended);
         self.tended.host.notices().send(Notice::Stream(notice));
+    }
+
+    /// The peer says that it hears no datagram.
+    pub fn unheard(&self) {
+        self.tended.unheard();
     }
 
     /// Once what is here is read, reading fails so, unless the stream is whole.

@@ -53,6 +53,8 @@ pub enum StreamEvent {
     PathOpen,
     /// No datagram came in time. The session has ended.
     NoPath,
+    /// For some seconds no datagram has come, and none is given a way but UDP. The session goes on.
+    Silent,
     /// At a sink: the whole stream is here, this many bytes, or what of its frames will ever be.
     Whole(u64),
     /// At a source of frames: all of them were cut into units, and more will not be said.

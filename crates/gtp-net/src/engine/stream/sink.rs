@@ -29,6 +29,8 @@ pub(in crate::engine) struct StreamSink {
     /// What the peer said of it before the path was open.
     ended: Option<Ended>,
     life: Life,
+    /// By which way its datagrams go.
+    pub way: Way,
     /// Something happened that the host's agent should look at.
     news: bool,
     head: Vec<u8>,
@@ -76,6 +78,7 @@ impl StreamSink {
             label: open.label,
             ended: None,
             life: Life::Opening,
+            way: Way::Udp,
             news: true,
             head: Vec::new(),
         }
@@ -152,6 +155,14 @@ impl StreamSink {
             batch.end(start, Joins::Nobody);
         }
         true
+    }
+
+    /// Nothing has come from the peer for some time.
+    pub fn tell_silence(&self) {
+        match self.life {
+            Life::Opening | Life::Live => self.say(StreamEvent::Silent),
+            Life::Whole | Life::Parting => {}
+        }
     }
 
     /// The peer has said how much there is.
@@ -251,7 +262,7 @@ impl StreamSink {
             rtt: self.core.rtt(),
             wire_bytes: counters.bytes,
             duplicate_bytes: counters.duplicate_bytes,
-            way: Way::Udp,
+            way: self.way,
             alive: self.life != Life::Parting,
         };
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);

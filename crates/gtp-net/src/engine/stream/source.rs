@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gtp_alloc::{Bytes, Rate, Time};
 use gtp_proto::limits::UNIT_MINIMUM;
 use gtp_proto::wire::{Header, Kind};
-use gtp_proto::{Arrival, Discard, Event, SourceConfig, SourceSession, Supplied};
+use gtp_proto::{Arrival, Discard, Event, Kept, SourceConfig, SourceSession, Supplied};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Ended, NewStreamSource, OutPipe, StreamEvent};
@@ -31,6 +31,8 @@ pub(in crate::engine) struct StreamSource {
     progress: Arc<Mutex<SourceProgress>>,
     label: String,
     pub phase: Phase,
+    /// By which way its datagrams go.
+    pub way: Way,
     head: Vec<u8>,
 }
 
@@ -60,6 +62,7 @@ impl StreamSource {
             progress: new.progress,
             label: new.session.label,
             phase: Phase::Serving,
+            way: Way::Udp,
             head: Vec::new(),
         }
     }
@@ -88,6 +91,18 @@ impl StreamSource {
         self.core.handle_supply(now);
     }
 
+    /// What carries its datagrams has room again.
+    pub fn handle_room(&mut self, now: Time) {
+        self.core.handle_supply(now);
+    }
+
+    /// Nothing has come from the peer for some time.
+    pub fn tell_silence(&self) {
+        if self.phase == Phase::Serving {
+            self.say(StreamEvent::Silent);
+        }
+    }
+
     /// This end has had enough.
     pub fn close(&mut self) {
         self.end(StreamEvent::Closed);
@@ -103,10 +118,16 @@ impl StreamSource {
         let pipe = Arc::clone(&self.pipe);
         let mut sending = pipe.sending();
         self.core.handle_backlog(now, Bytes(sending.unsent()), sending.next());
+        let has_room = envelope.has_room(now);
+        self.core.set_kept(match envelope.way() {
+            Way::Udp => Kept::ByPathBound,
+            Way::Control => Kept::ByCarrier,
+        });
         while batch.has_room() {
             let payload = self.payload;
             let mut supply = |unit| match payload {
                 0 => Supplied::NotYet,
+                _ if !has_room => Supplied::NoRoom,
                 _ => sending.supply(unit, payload),
             };
             let Some(transmit) = self.core.poll_transmit(now, &mut supply, &mut self.head) else {
@@ -192,7 +213,7 @@ impl StreamSource {
             path: Some(self.core.path_standing()),
             rtt: self.core.rtt(),
             loss_ratio: loss_ratio(counters.lost, counters.delivered),
-            way: Way::Udp,
+            way: self.way,
         };
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }

@@ -1,0 +1,274 @@
+//! Sends a file whose length nobody knows before its end: standard input, say.
+//!
+//! A stream carries it, and the server gives the file its name when the stream's end is there. What
+//! was read once cannot be read again, so a connection that breaks later is not made anew. An input
+//! that fails, and a transfer that is stopped, leave nothing at the server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gtp_alloc::{Span, Time};
+use gtp_store::RootKind;
+use gtp_sys::Clock;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::time::MissedTickBehavior;
+
+use super::progress::{Event, Outcome, Progress, SourceShare};
+use super::{Endpoint, LOOK_SPAN, Monitor, Terms, Udp, Url, back_off, stopped};
+use crate::engine::{Law, Way};
+use crate::flows::{Failure, FailureKind};
+use crate::messages::{PATH_MAX, PUT_SERVICE};
+use crate::stream::{Line, Stream, StreamWriter, Verdict, WINDOW, connect_to};
+
+/// Where the bytes of a stream come from.
+pub type Input = Box<dyn AsyncRead + Send + Unpin>;
+
+/// A stream to be sent, and the file that it becomes.
+pub struct PourRequest {
+    /// What is read, to its end.
+    pub input: Input,
+    /// The server, and the path of the file there.
+    pub url: Url,
+    /// On what terms.
+    pub terms: Terms,
+}
+
+/// Sends what is read to a server, which makes a file of it. Dropping the future gives it up, and
+/// nothing is kept.
+///
+/// # Errors
+/// [`FailureKind::Usage`] if the address is a directory's or the control law is not for streams,
+/// [`FailureKind::Missing`] if the input cannot be read, [`FailureKind::Destination`] if the server
+/// cannot write the file, and whatever connecting fails by.
+pub async fn pour(
+    endpoint: Arc<Endpoint>,
+    request: PourRequest,
+    monitor: Monitor,
+) -> Result<Outcome, Failure> {
+    let PourRequest { input, url, terms } = request;
+    check(&url, &terms)?;
+    let clock = endpoint.host().clock();
+    let (began, udp) = (clock.now(), terms.udp);
+    let pouring = Pouring { endpoint, url, udp, monitor, clock, began };
+    let mut stop = pouring.monitor.stop.clone();
+    let stream = tokio::select! {
+        stream = pouring.connect(&terms) => stream?,
+        kind = stopped(&mut stop) => return Err(Failure::new(kind, STOPPED)),
+    };
+    let line = stream.line().clone();
+    pouring.tell_started();
+    let poured = tokio::select! {
+        poured = pouring.run(stream, input) => poured,
+        kind = stopped(&mut stop) => Err(Failure::new(kind, STOPPED)),
+    };
+    match poured {
+        Ok(bytes) => Ok(pouring.outcome(&line, bytes)),
+        Err(failure) => {
+            line.abort();
+            // The server hears why before this process may end.
+            line.over().await;
+            Err(failure)
+        }
+    }
+}
+
+/// Refuses what no stream can do before anybody is asked.
+fn check(url: &Url, terms: &Terms) -> Result<(), Failure> {
+    let usage = |text: &str| Failure::new(FailureKind::Usage, text);
+    if url.names_directory() {
+        return Err(usage("a stream has no name: write the file's behind the directory"));
+    }
+    if url.path().len() > PATH_MAX {
+        return Err(usage("the path is too long"));
+    }
+    match terms.law {
+        Law::Grant | Law::EndNode { .. } => Ok(()),
+        Law::Gtp2004
+        | Law::Rbudp(_)
+        | Law::Sabul(_)
+        | Law::Tsunami(_)
+        | Law::LambdaStream { .. } => {
+            Err(usage("a stream to a file takes --control grant or endnode"))
+        }
+    }
+}
+
+struct Pouring {
+    endpoint: Arc<Endpoint>,
+    url: Url,
+    udp: Udp,
+    monitor: Monitor,
+    clock: Clock,
+    began: Time,
+}
+
+impl Pouring {
+    /// Connects, and tries again for as long as patience lasts: nothing has been read so far.
+    async fn connect(&self, terms: &Terms) -> Result<Stream, Failure> {
+        let service = [PUT_SERVICE, self.url.path()].concat();
+        let mut tries = 0;
+        loop {
+            let failure = match self.attempt(terms, &service).await {
+                Ok(stream) => return Ok(stream),
+                Err(failure) => failure,
+            };
+            let quiet = gtp_sys::clock::duration(self.clock.now().since(self.began));
+            if !failure.is_temporary() || quiet > terms.patience {
+                return Err(failure);
+            }
+            tries += 1;
+            let pause = back_off(tries);
+            let after = Span::from_nanos(pause.as_nanos() as u64);
+            self.monitor.tell(Event::Retry { url: self.url.to_string(), failure, after });
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Connects, and waits until datagrams get through.
+    async fn attempt(&self, terms: &Terms, service: &[u8]) -> Result<Stream, Failure> {
+        let stream = connect_to(&self.endpoint, &self.url, service, terms, WINDOW).await?;
+        match stream.line().opened().await {
+            true => Ok(stream),
+            false => Err(broke(stream.line())),
+        }
+    }
+
+    fn tell_started(&self) {
+        self.monitor.tell(Event::Started {
+            destination: self.url.to_string(),
+            kind: RootKind::File,
+            files: 1,
+            bytes: 0,
+        });
+    }
+
+    /// Sends the input, and returns its bytes once the file is in place.
+    async fn run(&self, stream: Stream, input: Input) -> Result<u64, Failure> {
+        let (mut reader, writer, line) = stream.into_split();
+        let mut look = tokio::time::interval(LOOK_SPAN);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let said = AtomicU64::new(0);
+        let mut saying = std::pin::pin!(say(input, writer, &said));
+        let mut hearing = std::pin::pin!(Verdict::hear(&mut reader));
+        let (mut is_said, mut verdict, mut way) = (false, None, Way::Udp);
+        while verdict.is_none() {
+            tokio::select! {
+                ended = &mut saying, if !is_said => match ended {
+                    Ok(()) => is_said = true,
+                    Err(Unsaid::Input(error)) => return Err(unread(&error)),
+                    // The server may have said why.
+                    Err(Unsaid::Broken) => is_said = true,
+                },
+                heard = &mut hearing => verdict = Some(heard),
+                _ = look.tick() => self.look(&line, said.load(Ordering::Relaxed), &mut way),
+            }
+        }
+        match verdict {
+            Some(Ok(Verdict::InPlace)) if is_said => Ok(said.load(Ordering::Relaxed)),
+            Some(Ok(Verdict::Failed(why))) => Err(Failure::new(FailureKind::Destination, why)),
+            Some(Ok(Verdict::InPlace)) => {
+                let text = "the server has ended the file before its end";
+                Err(Failure::new(FailureKind::Other, text))
+            }
+            Some(Err(_)) | None => Err(broke(&line)),
+        }
+    }
+
+    /// Tells how it is doing.
+    fn look(&self, line: &Line, said: u64, told: &mut Way) {
+        let progress = self.progress(line, said);
+        let way = progress.sources.first().map_or(*told, |share| share.way);
+        if way != *told {
+            *told = way;
+            self.monitor.tell(self.endpoint.way_changed(&self.url, way, self.udp));
+        }
+        self.monitor.progress.send_replace(progress);
+    }
+
+    fn progress(&self, line: &Line, said: u64) -> Progress {
+        let sent = line.sent();
+        let url = self.url.to_string();
+        let share = SourceShare {
+            bytes: said,
+            wire_bytes: sent.wire_bytes,
+            rate: sent.rate,
+            granted: sent.granted,
+            limited_by: sent.limited_by,
+            path: sent.path,
+            loss_ratio: sent.loss_ratio,
+            rtt: sent.rtt,
+            way: sent.way,
+            alive: !line.standing().over,
+            ..SourceShare::new(url)
+        };
+        Progress {
+            elapsed: self.clock.now().since(self.began),
+            bytes: said,
+            sources: vec![share],
+            ..Progress::default()
+        }
+    }
+
+    fn outcome(&self, line: &Line, bytes: u64) -> Outcome {
+        let progress = Progress { total: bytes, ..self.progress(line, bytes) };
+        Outcome {
+            bytes,
+            resumed_bytes: 0,
+            elapsed: progress.elapsed,
+            files_written: 1,
+            files_unchanged: 0,
+            blake3: None,
+            progress,
+            skipped: Vec::new(),
+        }
+    }
+}
+
+/// Why an input was not sent to its end.
+enum Unsaid {
+    /// It cannot be read.
+    Input(std::io::Error),
+    /// Nobody takes it any more.
+    Broken,
+}
+
+/// Sends an input to its end, and counts what was sent. The end is said only if the input has one.
+async fn say(mut input: Input, mut writer: StreamWriter, said: &AtomicU64) -> Result<(), Unsaid> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let count = match input.read(&mut piece).await {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) => {
+                writer.abandon();
+                return Err(Unsaid::Input(error));
+            }
+        };
+        if writer.write_all(&piece[..count]).await.is_err() {
+            return Err(Unsaid::Broken);
+        }
+        said.fetch_add(count as u64, Ordering::Relaxed);
+    }
+    writer.finish();
+    Ok(())
+}
+
+fn unread(error: &std::io::Error) -> Failure {
+    let text = format!("the input cannot be read: {error}; nothing is kept there");
+    Failure::new(FailureKind::Missing, text)
+}
+
+/// Why a connection broke.
+fn broke(line: &Line) -> Failure {
+    let why = line.why().unwrap_or("the connection broke").to_owned();
+    match line.standing().no_path {
+        true => Failure::new(FailureKind::NoUdpPath, why),
+        false => Failure::new(FailureKind::Temporary, why),
+    }
+}
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Words for a stop that was asked for.
+const STOPPED: &str = "stopped; a stream cannot go on later, and nothing of it is kept";
