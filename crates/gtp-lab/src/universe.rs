@@ -21,7 +21,7 @@ use shares::Judgement;
 use crate::course::{self, Outcome};
 use crate::scenario::model::{
     BackgroundEntry, Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output,
-    Pattern, Reach, RouteEntry, Scenario, SessionEntry,
+    PathBound, Pattern, Reach, RouteEntry, Scenario, SessionEntry,
 };
 use crate::scenario::protocol::Protocol;
 
@@ -128,6 +128,7 @@ pub fn world(seed: u64) -> Scenario {
         duration: FINISHED + JUDGED,
         seed,
         law: if fate.happens(90) { LawName::Grant } else { LawName::EndNode },
+        path_bound: PathBound::On,
         params: Params::DEFAULT,
         interval: None,
         links: Vec::new(),

@@ -183,6 +183,9 @@ pub enum Kept {
     /// What carries its datagrams, which pushes back ([`Supplied::NoRoom`]) and has a congestion
     /// control of its own.
     ByCarrier,
+    /// Nobody: it sends what both ends allow whatever the path shows, after the ramp. Only on a path
+    /// that nobody else uses and that carries what both ends allow does this harm nobody.
+    ByNobody,
 }
 
 /// A change of the offer smaller than this waits for the next interval.
@@ -447,7 +450,7 @@ impl SourceSession {
     pub fn path_bound(&self) -> Rate {
         match self.kept {
             Kept::ByPathBound => self.path.bound(),
-            Kept::ByCarrier => Rate::UNLIMITED,
+            Kept::ByCarrier | Kept::ByNobody => Rate::UNLIMITED,
         }
     }
 

@@ -116,6 +116,21 @@ fn a_session_whose_carrier_keeps_it_to_the_path_has_no_bound_of_its_own_until_it
 }
 
 #[test]
+fn a_session_that_nobody_keeps_to_the_path_sends_what_both_ends_allow_whatever_is_lost() {
+    let (mut world, flow) = one(60, 0.0, Some((300, 20)), Rate::from_mbps(400));
+    world.flows[flow].source.set_kept(Kept::ByNobody);
+    world.run_for(Span::from_secs(4));
+    let before = *world.links[3].stats();
+    world.run_for(Span::from_secs(2));
+    let after = *world.links[3].stats();
+    assert!(world.flows[flow].source.path_bound().is_unlimited());
+    let dropped = after.drops.queue.packets - before.drops.queue.packets;
+    let offered = after.offered.packets - before.offered.packets;
+    let part = dropped as f64 / offered as f64;
+    assert!((0.2..0.28).contains(&part), "a quarter of 400 is more than 300: {part}");
+}
+
+#[test]
 fn an_unstated_capacity_is_found_and_held_without_loss() {
     let (mut world, flow) = one(60, 0.0, None, Rate::UNLIMITED);
     world.run_for(Span::from_secs(2));

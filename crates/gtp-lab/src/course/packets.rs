@@ -333,6 +333,7 @@ fn session_spec(
                 Law::EndNode { alpha: scenario.params.alpha, beta: scenario.params.beta }
             }
         },
+        kept: scenario.path_bound.kept(),
         weight: session.weight,
         unit: session.unit,
         volume: session.size.map_or(Volume::Endless, Volume::Bytes),

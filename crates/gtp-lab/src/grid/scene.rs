@@ -12,8 +12,8 @@ use gtp_peers::tcp::Flavour;
 
 use super::{Cell, Who};
 use crate::scenario::model::{
-    Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output, Reach, RouteEntry,
-    Scenario, SessionEntry,
+    Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output, PathBound, Reach,
+    RouteEntry, Scenario, SessionEntry,
 };
 use crate::scenario::protocol::{Delayed, Protocol, RouterEntry, WindowLaw, Windowed};
 
@@ -139,6 +139,7 @@ impl Scene {
             duration: span(self.seconds),
             seed: self.seed,
             law: LawName::Grant,
+            path_bound: PathBound::On,
             params: Params::DEFAULT,
             interval: None,
             links: self.links(pairs),

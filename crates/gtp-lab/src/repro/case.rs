@@ -9,6 +9,8 @@ use gtp_alloc::maxmin::{Network, Session, solve};
 use gtp_link::Rng;
 use serde::Deserialize;
 
+use crate::scenario::model::PathBound;
+
 /// A description and its runs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,6 +61,9 @@ struct Plan {
     /// Whether alpha and beta belong to nodes or go with sessions to both ends.
     #[serde(default)]
     parameters: Belong,
+    /// Whether the path bounds sessions of the paper's law, packet by packet.
+    #[serde(default)]
+    path_bound: PathBound,
     #[serde(default = "unlimited")]
     demand_mbps: Spread,
     #[serde(default = "zero")]
@@ -200,6 +205,8 @@ pub struct Case {
     pub sessions: Vec<Planned>,
     /// Whose parameters alpha and beta are.
     pub parameters: Belong,
+    /// Whether the path bounds sessions of the paper's law, packet by packet.
+    pub path_bound: PathBound,
     /// Whether the ends of the nodes' first intervals were given, not drawn.
     pub phased: bool,
     /// Changes of desired rates, by moment.
@@ -336,6 +343,7 @@ fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
         sources,
         sessions: (0..pairs.len()).map(session).collect(),
         parameters: plan.parameters,
+        path_bound: plan.path_bound,
         phased: plan.phase_ms.is_some(),
         demand_steps: in_order(plan),
         replay: plan.replay,

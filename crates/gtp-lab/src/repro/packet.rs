@@ -12,6 +12,7 @@ use super::compute::Law;
 use super::measure::{Steps, Trajectory};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Chance, LinkId, LinkSpec};
+use gtp_proto::Kept;
 use gtp_sim::packet::{
     BuildError, HostSpec, NodeId, Pace, Path, SessionId, SessionSpec, Volume, World,
 };
@@ -99,6 +100,11 @@ fn build(case: &Case, law: Law, world: &mut World) -> Result<Vec<SessionId>, Bui
             law: match law {
                 Law::EndNode => gtp_proto::Law::EndNode { alpha: node.alpha, beta: node.beta },
                 Law::Grant => gtp_proto::Law::Grant,
+            },
+            // What is shown beside the paper's is the product as it is.
+            kept: match law {
+                Law::EndNode => case.path_bound.kept(),
+                Law::Grant => Kept::ByPathBound,
             },
             unit: UNIT,
             volume: match s.bytes.is_finite() {

@@ -10,7 +10,7 @@ use super::follow::{Follow, Warden};
 use super::measure::{Steps, Trajectory};
 use crate::course::{self, Watched};
 use crate::refusal::Refusal;
-use crate::scenario::model::{LawName, NodeKind, Scenario};
+use crate::scenario::model::{LawName, NodeKind, PathBound, Scenario};
 use crate::scenario::protocol::Protocol;
 use crate::scenario::{Document, Overrides};
 use gtp_alloc::Rate;
@@ -90,6 +90,10 @@ impl Played {
             Law::EndNode => LawName::EndNode,
             Law::Grant => LawName::Grant,
         };
+        if law == Law::Grant {
+            // What is shown beside the paper's is the product as it is.
+            scenario.path_bound = PathBound::On;
+        }
         let own = scenario.sessions.iter().any(|session| session.protocol == Protocol::Gtp);
         if law == Law::Grant && !own {
             return Ok(None);

@@ -25,7 +25,7 @@ use gtp_alloc::endnode::{CapAtTarget, Params};
 
 use crate::refusal::Refusal;
 use drawn::Lots;
-use model::{LawName, Level, Output, Scenario};
+use model::{LawName, Level, Output, PathBound, Scenario};
 use network::Network;
 use read::Table;
 use traces::Traces;
@@ -217,6 +217,8 @@ fn scenario(tree: &Node, traces: &Traces, overrides: Overrides) -> Result<Scenar
     let level = top.choice("level", &[("packet", Level::Packet), ("rate", Level::Rate)])?;
     let laws = [("grant", LawName::Grant), ("endnode", LawName::EndNode)];
     let law = top.choice("law", &laws)?.unwrap_or(LawName::Grant);
+    let bounds = [("on", PathBound::On), ("off", PathBound::Off)];
+    let path_bound = top.choice("path_bound", &bounds)?.unwrap_or_default();
     let duration = top.quantity("duration")?;
     let duration = duration.ok_or_else(|| top.lacks("duration", "a time such as 30s"))?;
     if !(DURATION_MIN..=DURATION_MAX).contains(&duration) {
@@ -247,6 +249,7 @@ fn scenario(tree: &Node, traces: &Traces, overrides: Overrides) -> Result<Scenar
         duration,
         seed,
         law,
+        path_bound,
         params,
         interval,
         links: network.links,

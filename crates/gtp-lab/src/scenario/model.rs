@@ -8,6 +8,8 @@ use std::sync::Arc;
 use gtp_alloc::endnode::Params;
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Change, LinkSpec};
+use gtp_proto::Kept;
+use serde::Deserialize;
 
 use super::protocol::{Protocol, RouterEntry};
 
@@ -26,6 +28,8 @@ pub struct Scenario {
     pub seed: u64,
     /// What shares a host's capacity.
     pub law: LawName,
+    /// Whether the path bounds GTP's sessions.
+    pub path_bound: PathBound,
     /// Parameters of the end-node law.
     pub params: Params,
     /// Control interval of every host that has none of its own.
@@ -91,6 +95,27 @@ impl LawName {
         match self {
             LawName::Grant => "grant",
             LawName::EndNode => "endnode",
+        }
+    }
+}
+
+/// Whether sessions are bounded by what their path shows of its rate.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathBound {
+    /// They are.
+    #[default]
+    On,
+    /// They send what both ends allow, as in the papers, which know no such bound.
+    Off,
+}
+
+impl PathBound {
+    /// What keeps a source to its path then.
+    pub const fn kept(self) -> Kept {
+        match self {
+            PathBound::On => Kept::ByPathBound,
+            PathBound::Off => Kept::ByNobody,
         }
     }
 }

@@ -224,6 +224,7 @@ fn bad_files_are_answered_with_the_line_and_what_was_expected() {
         ("count = 3", "count = 3.5", "expected a whole number from 1"),
         ("duplex = true", "duplex = \"yes\"", "`duplex` is \"yes\", expected true or false"),
         ("[[switch]]", "[switch]", "expected tables headed [[switch]]"),
+        ("law = \"endnode\"", "law = \"endnode\"\npath_bound = \"of\"", "did you mean \"off\"?"),
         ("title = \"All there is\"", "title = \"All", "file.toml:2:"),
         ("duration = \"10s\"", "duration = \"0s\"", "from 1ms to 24h"),
     ];

@@ -53,7 +53,8 @@ impl SourceSession {
     }
 
     /// Whether the session itself finds out what its path carries: where one end decides alone, its
-    /// law does, and a carrier that pushes back follows its own congestion control.
+    /// law does, a carrier that pushes back follows its own congestion control, and some are told
+    /// not to.
     pub(super) fn bounds_its_path(&self) -> bool {
         !self.config.law.is_alone() && self.kept == Kept::ByPathBound
     }

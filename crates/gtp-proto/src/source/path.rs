@@ -7,15 +7,18 @@ use alloc::boxed::Box;
 
 use gtp_alloc::{Rate, Time};
 
-use super::{SourceSession, lease};
+use super::{Kept, SourceSession, lease};
 use crate::claims;
 use crate::path::{Facts, Keeps, PathBound, PathShare, Piece, Standing};
 use crate::report::Law;
 
 impl SourceSession {
     /// Whether it can be one of a group: where one end decides alone, or the thesis's law is run,
-    /// nobody else has a say.
+    /// or the path does not bound the session, nobody else has a say.
     pub(crate) fn may_share_path(&self) -> bool {
+        if self.kept == Kept::ByNobody {
+            return false;
+        }
         match self.config.law {
             Law::Grant => true,
             Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => false,

@@ -143,8 +143,10 @@ impl SourceEnd {
             max_rate: gtp_alloc::Rate::UNLIMITED,
             proof_key,
         };
+        let mut core = SourceSession::new(now.local, config);
+        core.set_kept(spec.kept);
         SourceEnd {
-            core: SourceSession::new(now.local, config),
+            core,
             path,
             row: Row::new(spec),
             supplier: Supplier::new(now.world, &spec.supply, spec.unit, spec.ready),

@@ -5,7 +5,7 @@
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Change, LinkId};
-use gtp_proto::Law;
+use gtp_proto::{Kept, Law};
 
 /// A host's or switch's number in its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,6 +87,8 @@ pub struct SessionSpec {
     pub stop: Option<Time>,
     /// Control law at both ends.
     pub law: Law,
+    /// What keeps its source to what its path carries.
+    pub kept: Kept,
     /// Weight at both ends; positive and finite.
     pub weight: f64,
     /// A limit set at the sink.
@@ -119,6 +121,7 @@ impl SessionSpec {
             start: Time::ZERO,
             stop: None,
             law: Law::Grant,
+            kept: Kept::default(),
             weight: 1.0,
             max_rate: Rate::UNLIMITED,
             unit: gtp_proto::limits::UNIT_ETHERNET,
