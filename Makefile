@@ -1,15 +1,17 @@
 # The project's commands. `make help` lists them. Each one first installs what it lacks.
-# Variables: CARGO (cargo), PREFIX (where `make install` puts things), FUZZ_SECONDS (per target).
+# Variables: CARGO (cargo), PREFIX (where `make install` puts things; DESTDIR before it for packagers),
+# OUT (where `make release` puts things), FUZZ_SECONDS (per target).
 
 CARGO ?= cargo
 PREFIX ?= $(HOME)/.local
 FUZZ_SECONDS ?= 60
-BUILT = $(or $(CARGO_TARGET_DIR),target)/release
+OUT ?= target/package/out
+BUILT = $(or $(CARGO_TARGET_DIR),target)/dist
 
 export CARGO FUZZ_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-peers fmt lint fuzz install clean
+.PHONY: help demo test bench bench-peers fmt lint fuzz install release clean
 
 help: ## list the commands
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "make %-11s %s\n", $$1, $$2 }'
@@ -42,18 +44,14 @@ fuzz: ## coverage-guided fuzzing of every decoder, FUZZ_SECONDS each
 	@scripts/setup fuzz
 	@scripts/fuzz
 
-install: ## install gtp, gtp-lab, libgtp and its header beneath PREFIX
+install: ## install gtp, gtpd, gtp-lab, libgtp, manual pages and completions beneath PREFIX
 	@scripts/setup build
-	$(CARGO) install --locked --path crates/gtp-cli --root "$(PREFIX)"
-	$(CARGO) install --locked --path crates/gtp-lab --root "$(PREFIX)"
-	$(CARGO) build --locked --release -p libgtp -p gtp-preload
-	install -d "$(PREFIX)/lib" "$(PREFIX)/include"
-	install -m 644 crates/libgtp/include/gtp.h "$(PREFIX)/include/gtp.h"
-	install -m 644 "$(BUILT)/libgtp_preload.so" "$(PREFIX)/lib/libgtp_preload.so"
-	install -m 644 "$(BUILT)/libgtp_c.so" "$(PREFIX)/lib/libgtp.so.0"
-	install -m 644 "$(BUILT)/libgtp_c.a" "$(PREFIX)/lib/libgtp.a"
-	ln -sf libgtp.so.0 "$(PREFIX)/lib/libgtp.so"
-	@echo "Installed in $(PREFIX)/bin; see README.md for completions and manual pages."
+	$(CARGO) build --locked --profile dist -p gtp-cli -p gtp-lab -p libgtp -p gtp-preload
+	@scripts/install "$(BUILT)" "$(DESTDIR)$(PREFIX)"
+	@echo "Installed beneath $(DESTDIR)$(PREFIX): gtp, gtpd, gtp-lab, libgtp, manual pages, completions."
+
+release: ## build what is published into OUT: packages, a wheel, an image's files, checksums
+	@scripts/release "$(OUT)"
 
 clean: ## remove build products
 	$(CARGO) clean

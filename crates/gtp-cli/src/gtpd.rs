@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use gtp::{Rate, Span};
 use gtp_emu::units_text;
 use gtpd::{Census, Claim, ClaimError, Commander, Daemon, DaemonConfig, HubConfig, Order};
@@ -72,6 +72,9 @@ struct Options {
     /// Always leave this much to other traffic, in each direction
     #[arg(long, value_name = "RATE", value_parser = rate)]
     reserve: Option<Rate>,
+    /// Print the manual page
+    #[arg(long, hide = true)]
+    man_page: bool,
 }
 
 /// How long a daemon that may follow one that died grants nothing: its processes look for it
@@ -80,6 +83,13 @@ const GRACE: Span = Span::from_millis(250);
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if options.man_page {
+        let page = clap_mangen::Man::new(Options::command());
+        return match page.render(&mut io::stdout()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     let wanted = std::env::var("GTP_LOG").ok();
     // Its options stay in force until it is started again.
     drop(log::of_service(options.log_format, wanted.as_deref()));

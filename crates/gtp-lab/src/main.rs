@@ -14,8 +14,9 @@ mod sweep_page;
 mod universe;
 mod verbs;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use gtp_lab::{figures, series};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Exact max-min fair allocations for the Group Transport Protocol.
@@ -42,6 +43,12 @@ enum Verb {
     Maxmin(maxmin::Maxmin),
     /// Compute again what the papers report, and say whether it is so.
     Repro(repro::Repro),
+    /// Write manual pages into a directory.
+    #[command(hide = true)]
+    Man {
+        /// The directory; made if it is not there.
+        directory: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -53,12 +60,26 @@ fn main() -> ExitCode {
         Verb::Replay(arguments) => verbs::replay::run(&arguments),
         Verb::Maxmin(arguments) => maxmin::run(&arguments),
         Verb::Repro(arguments) => repro::run(&arguments),
+        Verb::Man { directory } => return write_pages(&directory),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(refusal) => {
             gtp_lab::aside!("gtp-lab: {refusal}");
             refusal.exit_code()
+        }
+    }
+}
+
+/// Writes a manual page for the command and one for each verb.
+fn write_pages(directory: &Path) -> ExitCode {
+    let written = std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Arguments::command(), directory));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            gtp_lab::aside!("gtp-lab: {}: {error}", directory.display());
+            ExitCode::FAILURE
         }
     }
 }
