@@ -19,7 +19,7 @@ use super::scan::wait;
 use super::session::{Client, Ending};
 use super::walks::{self, Pace};
 use super::{Change, Changes, Shared, Stop};
-use crate::control::ControlError;
+use crate::control::{BARE_ADDRESS, ControlError};
 use crate::flows::tree::{asked, deed, holder, name, node_bytes, node_to_wire, small_file};
 use crate::flows::{Failure, FailureKind, When, read_small};
 use crate::messages::{
@@ -253,14 +253,18 @@ async fn survey(
     let (to, mut from) = channel(1);
     let asker = client.asker();
     let (replica, alone) = (Arc::clone(&tended.replica), tended.alone.clone());
-    // If there is no thread, the channel closes, which is seen below.
-    let _ = walks::spawn(move || {
+    let walk = move || {
         let _seat = asker.seat;
         let mut telling = Telling::new(to, Pace::begin(asker.party), &wanted);
         telling.is_alone = alone.is_some();
         let only = alone.or_else(|| name(wanted.only.as_deref()?).ok());
         telling.walk(&replica, asked(&wanted), only.as_ref());
-    });
+    };
+    // If there is no thread, the channel closes, which is seen below.
+    let _ = match client.channel.ends().remote == BARE_ADDRESS {
+        true => walks::spawn_prompt(walk),
+        false => walks::spawn(walk),
+    };
     while let Some(messages) = next(shared, client, &mut from).await? {
         let is_last = messages.iter().any(|message| {
             matches!(message, Message::TreeEnd(_) | Message::Fault(Fault { path: None, .. }))

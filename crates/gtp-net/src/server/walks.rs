@@ -317,12 +317,20 @@ impl Drop for Walker {
 /// # Errors
 /// If the system gives no thread.
 pub(super) fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let thread = std::thread::Builder::new().name("gtp-walker".into()).stack_size(STACK);
-    let thread = thread.spawn(move || {
+    spawn_prompt(move || {
         gtp_sys::schedule::background();
         work();
-    });
-    thread.map(drop)
+    })
+}
+
+/// The same for a client that this process serves alone, and that waits for the walk: at the
+/// priority of the process.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(super) fn spawn_prompt(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("gtp-walker".into()).stack_size(STACK);
+    thread.spawn(work).map(drop)
 }
 
 /// Bytes of a walker's stack, of which names that it reads take 16 KiB.
