@@ -445,8 +445,49 @@ fn backups_beside_their_names_are_not_deleted_and_the_content_of_hard_links_is_k
     sync(&world, 0, &["-H", "tree/", "there", "--delete", "--backup"]);
     assert!(world.path("there/d/x~").exists() && world.path("there/d/e/large~").exists());
     assert!(!world.path("there/d/e/large").exists());
-    sync(&world, 2, &["tree/", "there", "--backup-dir", "../old"]);
-    sync(&world, 2, &["tree/", "there", "--backup-dir", "/old"]);
+}
+
+#[test]
+fn a_backup_directory_outside_the_destination_takes_what_would_be_lost_on_any_file_system() {
+    let world = World::new();
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let elsewhere = memory.path().join("old");
+    let outside = elsewhere.to_str().unwrap();
+    let (tree, there) = (world.path("tree"), world.path("there"));
+    for (dir, at) in [("../old/1", world.path("old/1")), (outside, elsewhere.clone())] {
+        plant(&tree);
+        sync(&world, 0, &["-aHX", "--delete", "--force", "tree/", "there"]);
+        attribute(&there.join("d/x"), "of the old version");
+        std::fs::set_permissions(there.join("d/x"), PermissionsExt::from_mode(0o604)).unwrap();
+        let old = there.join("d/x").metadata().unwrap();
+        write(&tree.join("d/x"), b"new");
+        std::fs::remove_file(tree.join("a")).unwrap();
+        std::fs::remove_file(tree.join("d/link")).unwrap();
+        symlink("elsewhere", tree.join("d/link")).unwrap();
+        let words = ["-aHX", "--delete", "--backup-dir", dir, "tree/", "there"];
+        sync(&world, 0, &words);
+        assert_eq!(differences(&tree, &there), "", "{dir}");
+        let kept = at.join("d/x").metadata().unwrap();
+        assert_eq!(std::fs::read(at.join("d/x")).unwrap(), bytes(300, 2), "{dir}");
+        assert_eq!(kept.mode() & 0o7777, 0o604, "{dir}");
+        assert_eq!(kept.modified().unwrap(), old.modified().unwrap(), "{dir}");
+        assert_eq!(std::fs::read(at.join("a")).unwrap(), b"a", "{dir}");
+        let link = std::fs::read_link(at.join("d/link")).unwrap();
+        assert_eq!(link, Path::new("../../outside"), "{dir}");
+        let again = sync(&world, 0, &words);
+        assert!(said(&again).contains("nothing to do"), "{dir}: {}", said(&again));
+        std::fs::remove_dir_all(&tree).unwrap();
+    }
+    // What cannot be kept stays.
+    plant(&tree);
+    std::fs::write(world.path("file"), b"no directory").unwrap();
+    write(&there.join("mine"), b"mine");
+    let output = sync(&world, 12, &["tree/", "there", "--delete", "--backup-dir", "../file"]);
+    assert!(there.join("mine").exists(), "{}", said(&output));
+    for dir in ["../tree/old", "..", "/"] {
+        sync(&world, 2, &["tree/", "there", "--backup-dir", dir]);
+    }
+    sync(&world, 2, &["tree/", "gtp://127.0.0.1:1/x", "--backup-dir", "/old"]);
 }
 
 #[test]

@@ -86,7 +86,8 @@ pub struct SyncArgs {
     /// Keep what would be overwritten or removed under its name with the suffix behind it
     #[arg(short = 'b', long)]
     pub backup: bool,
-    /// Keep it in this directory beneath DST instead, under the same paths
+    /// Keep it in this directory instead, under the same paths. A relative path is from DST; one
+    /// outside DST needs DST on this machine
     #[arg(long, value_name = "DIR")]
     pub backup_dir: Option<String>,
     /// What is put behind names of backups: ~ if not said, and nothing with --backup-dir

@@ -6,6 +6,7 @@
 //! checks them once more.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use gtp::replica::{Deed, Dress, Node, Seen};
 use gtp::{Failure, FailureKind, Mtime, RelPath};
@@ -15,17 +16,25 @@ use super::plan::{Plan, ancestors};
 /// Where old versions go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backup {
-    /// The directory beneath the destination; beside each name if `None`.
-    dir: Option<RelPath>,
+    place: Place,
     suffix: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// Beside each name.
+    Beside,
+    /// In a directory beneath the destination.
+    Beneath(RelPath),
+    /// In a directory elsewhere on this machine, from the destination's.
+    Outside(PathBuf),
 }
 
 impl Backup {
     /// As the options say; `None` if nothing is to be kept.
     ///
     /// # Errors
-    /// [`FailureKind::Usage`] for a directory that is not beneath the destination, or a suffix that
-    /// no name can have.
+    /// [`FailureKind::Usage`] for a directory or a suffix that no name can have.
     pub fn of(
         is_wanted: bool,
         dir: Option<&str>,
@@ -38,43 +47,80 @@ impl Backup {
                 None => Ok(None),
             };
         }
-        let dir = dir.map(|dir| {
-            let bare = dir.trim_start_matches("./").trim_end_matches('/');
-            RelPath::new(bare).map_err(|why| {
-                let shown = gtp_text::of_text(dir);
-                usage(format!("--backup-dir {shown}: {why}; it is a path beneath DST"))
-            })
-        });
-        let dir = dir.transpose()?;
+        let place = dir.map_or(Ok(Place::Beside), Place::of)?;
         let suffix = suffix.unwrap_or(if dir.is_some() { "" } else { "~" });
         let is_name = RelPath::new(&format!("x{suffix}")).is_ok() && !suffix.contains('/');
         if !is_name || dir.is_none() && suffix.is_empty() {
             let shown = gtp_text::of_text(suffix);
             return Err(usage(format!("--suffix {shown:?}: no end of a name")));
         }
-        Ok(Some(Backup { dir, suffix: suffix.to_owned() }))
+        Ok(Some(Backup { place, suffix: suffix.to_owned() }))
     }
 
     /// Whether a path is where backups are.
     pub fn has(&self, path: &str) -> bool {
-        match &self.dir {
-            Some(dir) => ancestors(path).any(|part| part == dir.as_str()),
-            None => path.ends_with(&self.suffix),
+        match &self.place {
+            Place::Beneath(dir) => ancestors(path).any(|part| part == dir.as_str()),
+            Place::Beside => path.ends_with(&self.suffix),
+            Place::Outside(_) => false,
         }
     }
 
     /// Whether a directory of the destination is set aside for backups.
     pub fn has_dir(&self) -> bool {
-        self.dir.is_some()
+        matches!(self.place, Place::Beneath(_))
+    }
+
+    /// The directory, if it is not beneath the destination: a path from the destination's.
+    pub fn outside(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Outside(dir) => Some(dir),
+            Place::Beside | Place::Beneath(_) => None,
+        }
     }
 
     fn name(&self, path: &str) -> Result<RelPath, String> {
-        let named = match &self.dir {
-            Some(dir) => format!("{dir}/{path}{}", self.suffix),
-            None => format!("{path}{}", self.suffix),
+        let named = match &self.place {
+            Place::Beneath(dir) => format!("{dir}/{path}{}", self.suffix),
+            Place::Beside | Place::Outside(_) => format!("{path}{}", self.suffix),
         };
         RelPath::new(&named).map_err(|why| format!("cannot be kept as a backup: {why}"))
     }
+}
+
+impl Place {
+    fn of(dir: &str) -> Result<Place, Failure> {
+        let bare = dir.trim_start_matches("./").trim_end_matches('/');
+        if dir.starts_with('/') || bare.split('/').any(|part| part == "..") {
+            return Ok(Place::Outside(PathBuf::from(dir)));
+        }
+        RelPath::new(bare).map(Place::Beneath).map_err(|why| {
+            let shown = gtp_text::of_text(dir);
+            Failure::new(FailureKind::Usage, format!("--backup-dir {shown}: {why}"))
+        })
+    }
+}
+
+/// Notes in a plan what it would overwrite or remove, and what that is called elsewhere.
+pub fn keep_elsewhere(plan: &mut Plan, destination: &[Node], backup: &Backup) {
+    let there: HashMap<&str, &Node> = destination.iter().map(|node| (node.name(), node)).collect();
+    let lost = [&plan.obstacles, &plan.removed, &plan.links].into_iter().flatten();
+    let lost = lost.filter_map(|deed| {
+        let Deed::Remove { path, seen } = deed else { return None };
+        (*seen != Seen::Dir).then_some(path.as_str())
+    });
+    let mut names: BTreeSet<String> = lost.map(str::to_owned).collect();
+    names.extend(overwritten(plan, &there));
+    let mut unkept = Vec::new();
+    for path in names {
+        let from = RelPath::new(&path).map_err(|why| why.to_string());
+        match from.and_then(|from| Ok((from, backup.name(&path)?))) {
+            Ok(pair) => plan.kept.push(pair),
+            Err(why) => unkept.push((path, why)),
+        }
+    }
+    plan.leave_beneath(&unkept.iter().map(|(path, _)| path.clone()).collect());
+    plan.unkept.extend(unkept);
 }
 
 /// Changes a plan so that it keeps what it would overwrite or remove. A backup never takes a name
@@ -196,18 +242,22 @@ mod tests {
     }
 
     #[test]
-    fn old_versions_go_beside_their_names_or_into_a_directory_and_never_out_of_the_tree() {
+    fn old_versions_go_beside_their_names_or_into_the_directory_that_is_named() {
         assert_eq!(kept(None, None, "d/a"), Ok("d/a~".into()));
         assert_eq!(kept(None, Some(".old"), "a"), Ok("a.old".into()));
         assert_eq!(kept(Some("old/1"), None, "d/a"), Ok("old/1/d/a".into()));
         assert_eq!(kept(Some("./old/"), Some(".x"), "a"), Ok("old/a.x".into()));
-        for dir in ["..", "a/../..", "/old", "", "."] {
+        for dir in ["", ".", "a//b", "x.gtp-part"] {
             assert!(kept(Some(dir), None, "a").is_err(), "{dir:?}");
         }
         for suffix in ["/x", "", "\n", "/../x"] {
             assert!(kept(None, Some(suffix), "a").is_err(), "{suffix:?}");
         }
         assert!(kept(Some("old"), None, &"a/".repeat(2_047)).is_err(), "too long a path");
+        for dir in ["..", "a/../..", "/old"] {
+            let backup = Backup::of(true, Some(dir), None).unwrap().unwrap();
+            assert_eq!(backup.outside(), Some(Path::new(dir)));
+        }
         assert_eq!(Backup::of(false, None, None), Ok(None));
         assert!(Backup::of(false, None, Some("x")).is_err());
     }

@@ -38,9 +38,10 @@ use crate::cp::operand::{Operand, Remote};
 use crate::cp::paths::is_content;
 use crate::cp::{self, paths};
 use crate::verbs::{host, runtime, transfer};
+use backup::Backup;
 use filter::Filter;
 use limit::within;
-use side::{Here, Part, Side, There, own_name, refuse_nested};
+use side::{Here, Part, Side, There, own_name, refuse_backups, refuse_nested};
 use timeline::Timeline;
 use work::Work;
 
@@ -76,6 +77,10 @@ async fn once(
 ) -> Result<ExitCode, Failure> {
     let timeline = Timeline::begin();
     let ends = Ends::find(args, from, to).await?;
+    if let Err(failure) = ends.refuse_backups(args) {
+        ends.close().await;
+        return Err(failure);
+    }
     timeline.done("both ends are there");
     let work = Work::new(args, filter, &ends, timeline).run();
     let given = &args.transfer.host;
@@ -145,6 +150,14 @@ impl Ends {
                 Operand::Remote(_) | Operand::Address(_),
                 Operand::Remote(_) | Operand::Address(_),
             ) => Err(usage("one of both places must be on this machine")),
+        }
+    }
+
+    /// Refuses a directory of backups that is no place for them.
+    fn refuse_backups(&self, args: &SyncArgs) -> Result<(), Failure> {
+        match args.backups()?.as_ref().and_then(Backup::outside) {
+            Some(dir) => refuse_backups(&self.source, &self.destination, dir),
+            None => Ok(()),
         }
     }
 

@@ -59,6 +59,9 @@ pub struct Plan {
     pub backed: Vec<Deed>,
     /// Which file each of these further names, escaped for display, is of.
     pub backed_as: HashMap<String, String>,
+    /// What is kept in a directory elsewhere before it is overwritten or removed, and its name
+    /// there.
+    pub kept: Vec<(RelPath, RelPath)>,
     /// Directories to be made.
     pub dirs: Vec<Deed>,
     /// Times of files that differ in their content only, so that no later run takes them for equal.
@@ -116,6 +119,7 @@ impl Plan {
         let is_left = |path: &str| ancestors(path).any(|part| left.contains(part));
         self.items.retain(|item| !is_left(&item.path));
         self.files.retain(|path, _| !is_left(path));
+        self.kept.retain(|(path, _)| !is_left(path.as_str()));
         let all = [&mut self.obstacles, &mut self.dirs, &mut self.aged, &mut self.links];
         let more = [&mut self.names, &mut self.dug, &mut self.dressed];
         let last = [&mut self.removed, &mut self.dressed_dirs];

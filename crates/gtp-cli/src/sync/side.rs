@@ -3,7 +3,7 @@
 //! Both kinds answer the same questions and carry out the same steps, so that the code that decides
 //! need not know which is where.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp::replica::{Asked, Deed, Fault, Replica, Seen};
@@ -138,6 +138,25 @@ impl Here {
             None => holder.clone(),
         };
         let replica = Replica::beneath(&holder, at).map_err(|error| failed(error.to_string()))?;
+        Ok(Here::of(full, replica))
+    }
+
+    /// A directory for backups, which need not be there, nor those above it.
+    ///
+    /// # Errors
+    /// [`FailureKind::Destination`].
+    pub fn place(path: &Path) -> Result<Here, Failure> {
+        let full = real(path);
+        let failed = |why: String| {
+            let shown = gtp_text::of_text(&full.to_string_lossy());
+            Failure::new(FailureKind::Destination, format!("{shown}: {why}"))
+        };
+        let holder = full.ancestors().find(|part| part.is_dir()).unwrap_or(Path::new("/"));
+        let rest = full.strip_prefix(holder).ok().and_then(Path::to_str);
+        let rest = rest.ok_or_else(|| failed("the name is not UTF-8".into()))?;
+        let at = (!rest.is_empty()).then(|| RelPath::new(rest)).transpose();
+        let at = at.map_err(|why| failed(why.to_string()))?;
+        let replica = Replica::beneath(holder, at).map_err(|error| failed(error.to_string()))?;
         Ok(Here::of(full, replica))
     }
 
@@ -338,18 +357,53 @@ pub fn own_name(path: &str) -> Result<Option<String>, Failure> {
     Ok(Some(named.as_str().to_owned()))
 }
 
+/// Refuses a directory of backups that is beneath one of the trees, which would take it for a part
+/// of itself, or holds one of them, or is to be on another machine. `dir` is a path from the
+/// destination's.
+///
+/// # Errors
+/// [`FailureKind::Usage`].
+pub fn refuse_backups(source: &Side, destination: &Side, dir: &Path) -> Result<(), Failure> {
+    let Side::Here(destination) = destination else { return Err(backups_elsewhere()) };
+    let place = real(&destination.path.join(dir));
+    let trees = [Some(destination), if let Side::Here(here) = source { Some(here) } else { None }];
+    for tree in trees.into_iter().flatten() {
+        let tree = real(&tree.path);
+        if place.starts_with(&tree) || tree.starts_with(&place) {
+            let text = "--backup-dir: it is in SRC, or holds SRC or DST; one in DST is written \
+                        as a path from DST";
+            return Err(Failure::new(FailureKind::Usage, text));
+        }
+    }
+    Ok(())
+}
+
+/// That a directory outside the destination is of this machine only.
+pub fn backups_elsewhere() -> Failure {
+    let text = "--backup-dir: a directory outside DST needs DST on this machine";
+    Failure::new(FailureKind::Usage, text)
+}
+
+/// A path without dots, and without links as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let known = path.ancestors().find_map(|part| Some((part.canonicalize().ok()?, part)));
+    let Some((mut real, part)) = known else { return path };
+    for component in path.strip_prefix(part).unwrap_or(&path).components() {
+        match component {
+            Component::ParentDir => drop(real.pop()),
+            Component::Normal(name) => real.push(name),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    real
+}
+
 /// Refuses trees here that are the same, or of which one holds the other.
 ///
 /// # Errors
 /// [`FailureKind::Usage`].
 pub fn refuse_nested(source: &Here, destination: &Here) -> Result<(), Failure> {
-    let real = |path: &Path| {
-        let known = path.ancestors().find_map(|part| {
-            let real = part.canonicalize().ok()?;
-            Some(real.join(path.strip_prefix(part).ok()?))
-        });
-        known.unwrap_or_else(|| path.to_owned())
-    };
     let (from, to) = (real(&source.path), real(&destination.path));
     let why = match (from.starts_with(&to), to.starts_with(&from)) {
         (true, true) => "source and destination are the same directory",

@@ -135,6 +135,7 @@ impl<'a> Rounds<'a> {
         if self.ends.is_none() {
             let (from, to) = (self.from.clone(), self.to.clone());
             let ends = self.ends.insert(Ends::find(self.args, from, to).await?);
+            ends.refuse_backups(self.args)?;
             if let (None, Some(far)) = (self.source, &ends.far) {
                 far.watch().await?;
             }

@@ -8,17 +8,17 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
-use gtp::replica::{Deed, Fault, Node, Seen};
+use gtp::replica::{Deed, Fault, Keep, Node, Seen};
 use gtp::tree::{BlocksAsked, Chosen, When, copy_here};
 use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, Transfer};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::backup::{Backup, keep_old};
+use super::backup::{Backup, keep_elsewhere, keep_old};
 use super::filter::{Filter, Parted};
 use super::ignored::{self, Ignored};
 use super::plan::{Item, Plan, ancestors, plan};
-use super::side::{Here, Side, There};
+use super::side::{self, Here, Side, There};
 use super::small::{Small, Written, all_small, take_out};
 use super::timeline::Timeline;
 use super::{Ends, Single, SyncArgs, no_directory};
@@ -179,8 +179,12 @@ impl<'a> Work<'a> {
         if self.only.is_some() {
             plan.spare_root();
         }
-        if let Some(backup) = &backup {
-            keep_old(&mut plan, &nodes, &there, backup);
+        match &backup {
+            Some(backup) if backup.outside().is_some() => {
+                keep_elsewhere(&mut plan, &there, backup);
+            }
+            Some(backup) => keep_old(&mut plan, &nodes, &there, backup),
+            None => {}
         }
         let surveyed = Surveyed {
             is_whole: is_whole && is_known,
@@ -326,6 +330,7 @@ impl<'a> Work<'a> {
 
     /// Moves or removes what is in the way, and makes backups. Where that fails, nothing changes.
     async fn clear_ways(&mut self, plan: &mut Plan) -> Result<(), Failure> {
+        self.keep_outside(plan).await?;
         let blocked: HashSet<String> =
             self.steps(plan.obstacles.clone()).await?.into_iter().collect();
         let names = plan.obstacles.iter().map(|deed| deed.name().to_owned());
@@ -334,6 +339,33 @@ impl<'a> Work<'a> {
         plan.leave_beneath(&left);
         let failed = self.steps(plan.backed.clone()).await?;
         left = failed.iter().filter_map(|path| plan.backed_as.get(path).cloned()).collect();
+        plan.leave_beneath(&left);
+        Ok(())
+    }
+
+    /// Keeps what would be lost in a directory elsewhere on this machine. What is not kept stays.
+    async fn keep_outside(&mut self, plan: &mut Plan) -> Result<(), Failure> {
+        let backup = self.args.backups()?;
+        let (Some(dir), false) = (backup.as_ref().and_then(Backup::outside), plan.kept.is_empty())
+        else {
+            return Ok(());
+        };
+        let Side::Here(here) = self.destination else { return Err(side::backups_elsewhere()) };
+        let place = Here::place(&here.path.join(dir))?;
+        // Their times are set back before they are replaced.
+        let aged: HashSet<String> = plan.aged.iter().map(|deed| deed.name().to_owned()).collect();
+        let (tree, place) = (Arc::clone(&here.replica), Arc::clone(&place.replica));
+        let kept = std::mem::take(&mut plan.kept);
+        let keeping = tokio::task::spawn_blocking(move || {
+            let keep = |(path, to): &(RelPath, RelPath)| {
+                let how = if aged.contains(path.as_str()) { Keep::Copy } else { Keep::Name };
+                tree.keep(path, &place, to, how).err().map(|fault| (path.to_string(), fault))
+            };
+            kept.iter().filter_map(keep).collect::<Vec<_>>()
+        });
+        let (left, faults): (HashSet<String>, Vec<Fault>) =
+            keeping.await.map_err(other)?.into_iter().unzip();
+        self.tell_faults(faults);
         plan.leave_beneath(&left);
         Ok(())
     }

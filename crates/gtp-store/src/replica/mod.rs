@@ -10,6 +10,7 @@
 mod alike;
 mod chosen;
 mod deed;
+mod keep;
 mod node;
 mod survey;
 mod tree;
@@ -17,6 +18,7 @@ mod tree;
 pub use alike::{DirSum, SUMMED_MAX, Summing};
 pub use chosen::ChosenSink;
 pub use deed::{Deed, Dress, SMALL_MAX, Seen};
+pub use keep::Keep;
 pub use node::{ACL_NAMES, Node, NodeKind, TARGET_MAX, XATTRS_BYTES_MAX, XATTRS_MAX, Xattr};
 pub use survey::{Asked, LeftOut, Surveyed};
 pub use tree::{Fault, Replica};

@@ -102,7 +102,7 @@ impl Replica {
     }
 
     /// Makes the tree's directory and at most those directly above it.
-    fn make_root(&self) -> Result<(), Errno> {
+    pub(super) fn make_root(&self) -> Result<(), Errno> {
         let Some(at) = &self.at else { return Ok(()) };
         let mut path = String::new();
         for component in at.components() {
@@ -163,6 +163,20 @@ impl Replica {
     }
 }
 
+/// Makes the directories above a path.
+pub(super) fn make_holders(root: &OwnedFd, path: &RelPath) -> Result<(), Errno> {
+    let mut made = String::new();
+    let (parent, _) = walk::split(path.as_str());
+    for component in parent.split('/').filter(|component| !component.is_empty()) {
+        if !made.is_empty() {
+            made.push('/');
+        }
+        made.push_str(component);
+        make_dir(root, &made)?;
+    }
+    Ok(())
+}
+
 fn make_dir(root: &OwnedFd, path: &str) -> Result<(), Errno> {
     make_dir_with(root, path, 0o700)
 }
@@ -178,7 +192,7 @@ fn make_dir_with(root: &OwnedFd, path: &str, mode: u32) -> Result<(), Errno> {
 }
 
 /// Opens the directory that holds a path; with the last component.
-fn holder<'p>(root: &OwnedFd, path: &'p RelPath) -> Result<(OwnedFd, &'p str), Errno> {
+pub(super) fn holder<'p>(root: &OwnedFd, path: &'p RelPath) -> Result<(OwnedFd, &'p str), Errno> {
     let (parent, name) = walk::split(path.as_str());
     Ok((walk::dir_handle(root.as_fd(), parent)?, name))
 }
@@ -228,15 +242,7 @@ fn move_away(root: &OwnedFd, path: &RelPath, seen: Seen, to: &RelPath) -> Result
         found => found.map_err(words)?,
     };
     check(&dir, name, seen)?;
-    let mut made = String::new();
-    let (parent, _) = walk::split(to.as_str());
-    for component in parent.split('/').filter(|component| !component.is_empty()) {
-        if !made.is_empty() {
-            made.push('/');
-        }
-        made.push_str(component);
-        make_dir(root, &made).map_err(words)?;
-    }
+    make_holders(root, to).map_err(words)?;
     let (there, new) = holder(root, to).map_err(words)?;
     // To give a file a name that it already has changes nothing, so the old name is removed. Names
     // that differ only in case may be one name of one file.
@@ -410,7 +416,7 @@ fn set_xattrs(path: &str, wanted: &[Xattr], acls: bool) -> Result<(), Errno> {
     Ok(())
 }
 
-fn times(mtime: Mtime) -> Timestamps {
+pub(super) fn times(mtime: Mtime) -> Timestamps {
     let last_modification = Timespec { tv_sec: mtime.secs(), tv_nsec: mtime.nanos().into() };
     let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
     Timestamps { last_access, last_modification }

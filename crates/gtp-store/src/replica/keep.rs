@@ -1,0 +1,113 @@
+//! Copies of single files and links in another tree, which may be on another file system.
+//!
+//! What is there stays as it is. No link is followed, in either tree, and what has the new name is
+//! replaced when the copy is whole.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, futimens, linkat, readlinkat,
+    renameat, statat, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+
+use super::survey::{by_handle, words, xattrs};
+use super::tree::{Fault, Replica, holder, make_holders, times};
+use crate::export::attributes;
+use crate::name::{PART_SUFFIX, RelPath, beside, escaped};
+use crate::walk;
+
+/// How a file is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// As a further name of it where one file system has both, else as a copy.
+    Name,
+    /// As a copy.
+    Copy,
+}
+
+impl Replica {
+    /// Keeps the file or link at `path` in another tree, at `to`. The tree's own directory is made
+    /// if need be, and so are those above `to`. Blocks.
+    ///
+    /// # Errors
+    /// A [`Fault`] if it is not kept.
+    pub fn keep(
+        &self,
+        path: &RelPath,
+        place: &Replica,
+        to: &RelPath,
+        how: Keep,
+    ) -> Result<(), Fault> {
+        let kept = self.try_keep(path, place, to, how);
+        kept.map_err(|why| Fault { path: escaped(path.as_str()), why })
+    }
+
+    fn try_keep(
+        &self,
+        path: &RelPath,
+        place: &Replica,
+        to: &RelPath,
+        how: Keep,
+    ) -> Result<(), String> {
+        place.make_root().map_err(words)?;
+        let root = self.open_root().map_err(words)?.ok_or("the tree is not there")?;
+        let there = place.open_root().map_err(words)?.ok_or("the place is not there")?;
+        make_holders(&there, to).map_err(words)?;
+        let (dir, name) = holder(&root, path).map_err(words)?;
+        let (new_dir, new) = holder(&there, to).map_err(words)?;
+        let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(words)?;
+        let spare = beside(new, PART_SUFFIX);
+        match unlinkat(&new_dir, &*spare, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(words(error)),
+        }
+        let from = (&dir, name);
+        let made = match how {
+            Keep::Name => linkat(&dir, name, &new_dir, &*spare, AtFlags::empty())
+                .or_else(|_| copy(from, &stat, (&new_dir, &spare))),
+            Keep::Copy => copy(from, &stat, (&new_dir, &spare)),
+        };
+        let placed = made.and_then(|()| renameat(&new_dir, &*spare, &new_dir, new));
+        // Two names of one file stay two names; and what failed is told in any case.
+        let _ = unlinkat(&new_dir, &*spare, AtFlags::empty());
+        placed.map_err(words)
+    }
+}
+
+/// Copies a file or link with its attributes.
+fn copy(
+    (dir, name): (&OwnedFd, &str),
+    stat: &Stat,
+    (to_dir, to): (&OwnedFd, &str),
+) -> Result<(), Errno> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => copy_file((dir, name), (to_dir, to)),
+        FileType::Symlink => {
+            symlinkat(readlinkat(dir, name, Vec::new())?, to_dir, to)?;
+            let times = times(attributes(stat).mtime);
+            utimensat(to_dir, to, &times, AtFlags::SYMLINK_NOFOLLOW)
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn copy_file((dir, name): (&OwnedFd, &str), (to_dir, to): (&OwnedFd, &str)) -> Result<(), Errno> {
+    let from = walk::open(dir.as_fd(), name, OFlags::RDONLY, Mode::empty())?;
+    let stat = fstat(&from)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let new = walk::open(to_dir.as_fd(), to, flags, Mode::from_raw_mode(0o600))?;
+    for (name, value) in xattrs(&by_handle(&from)) {
+        rustix::fs::fsetxattr(&new, &*name, &value, rustix::fs::XattrFlags::empty())?;
+    }
+    if Replica::may_own() {
+        let (uid, gid) = (stat.st_uid, stat.st_gid);
+        let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+        fchown(&new, Some(uid), Some(gid))?;
+    }
+    let (mut from, mut new) = (std::fs::File::from(from), std::fs::File::from(new));
+    let copied = std::io::copy(&mut from, &mut new);
+    copied.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    fchmod(&new, Mode::from_raw_mode(stat.st_mode & 0o777))?;
+    futimens(&new, &times(attributes(&stat).mtime))
+}
