@@ -33,10 +33,13 @@ use crate::wire::{Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header
 mod asked;
 mod bounds;
 mod claim;
+mod kept;
 mod path;
 mod rest;
 mod supplied;
 mod told;
+
+pub use kept::Kept;
 
 use told::{Since, Timed, Told, Word};
 
@@ -172,20 +175,6 @@ enum Moves {
     Object,
     /// What an application says, as it says it.
     Stream,
-}
-
-/// What keeps a session to what its path carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kept {
-    /// Its own path bound.
-    #[default]
-    ByPathBound,
-    /// What carries its datagrams, which pushes back ([`Supplied::NoRoom`]) and has a congestion
-    /// control of its own.
-    ByCarrier,
-    /// Nobody: it sends what both ends allow whatever the path shows, after the ramp. Only on a path
-    /// that nobody else uses and that carries what both ends allow does this harm nobody.
-    ByNobody,
 }
 
 /// A change of the offer smaller than this waits for the next interval.

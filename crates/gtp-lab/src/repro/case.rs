@@ -283,6 +283,11 @@ impl Scenario {
     }
 }
 
+/// The source and the sink of each session.
+fn pairs(links: &[Vec<usize>]) -> Vec<(usize, usize)> {
+    links.iter().enumerate().flat_map(|(s, row)| row.iter().map(move |r| (s, *r))).collect()
+}
+
 fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
     // Each kind of draw has its own generator, so that a run that changes one keeps the others.
     let mut generators = (0u64..).map(|n| Rng::new(seed.wrapping_mul(64).wrapping_add(n)));
@@ -290,8 +295,7 @@ fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
     let links = plan.links.resolve(&mut next())?;
     let sources = links.len();
     let sinks = plan.links.sinks(&links);
-    let pairs: Vec<(usize, usize)> =
-        links.iter().enumerate().flat_map(|(s, row)| row.iter().map(move |r| (s, *r))).collect();
+    let pairs = pairs(&links);
     let by_session: Vec<usize> = pairs.iter().map(|(source, _)| *source).collect();
     let by_node: Vec<usize> = (0..sources + sinks).collect();
     let mut spread = |spread: &Spread, owners: &[usize]| spread.resolve(owners, &mut next());
