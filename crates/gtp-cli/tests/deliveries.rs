@@ -156,23 +156,40 @@ fn mishap_in_the_midst(verb: &str, victim: &str, (what, happen, readable): Misha
 }
 
 #[test]
-fn a_file_has_its_name_when_it_is_said_to_be_done_and_every_file_is_said() {
+fn a_file_has_its_name_when_it_is_said_to_be_done_and_every_file_is_said_once() {
     let world = World::new();
     for file in 0..2_000 {
-        world.export(&format!("tree/{file}"), file % 7 * 100);
+        world.export(&format!("small/{file}"), file % 7 * 100);
     }
+    mixed_tree(&world.path("export/mixed"));
     let server = world.serve("server", &["--public"]);
-    let args = ["get", &server.url("tree"), "out", "--accept-new", "--json"];
-    let mut get = world.gtp("client", &args).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut done, mut early) = (0, 0);
-    for line in BufReader::new(get.stdout.take().unwrap()).lines() {
-        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        if event["event"] == "file_done" {
-            done += 1;
-            let path = world.path("out").join(event["path"].as_str().unwrap());
-            early += usize::from(!path.exists());
+    for (tree, files) in [("small", 2_000), ("mixed", 301)] {
+        let args = ["get", &server.url(tree), tree, "--accept-new", "--json"];
+        let mut get = world.gtp("client", &args).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut done, mut early) = (Vec::new(), 0);
+        for line in BufReader::new(get.stdout.take().unwrap()).lines() {
+            let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            if event["event"] == "file_done" {
+                assert!(event["blake3"].is_string(), "{event}");
+                let path = event["path"].as_str().unwrap();
+                early += usize::from(!world.path(tree).join(path).exists());
+                done.push(path.to_owned());
+            }
         }
+        assert_eq!(get.wait().unwrap().code(), Some(0));
+        let said = done.len();
+        done.sort();
+        done.dedup();
+        assert_eq!((said, done.len(), early), (files, files, 0), "{tree}");
     }
-    assert_eq!(get.wait().unwrap().code(), Some(0));
-    assert_eq!((done, early), (2_000, 0));
+}
+
+/// Files of one block before and after one of many.
+fn mixed_tree(tree: &Path) {
+    fs::create_dir_all(tree).unwrap();
+    for file in 0..150 {
+        fs::write(tree.join(format!("a{file}")), bytes(1 + file * 601, 5)).unwrap();
+        fs::write(tree.join(format!("z{file}")), bytes(1 + file * 601, 6)).unwrap();
+    }
+    fs::write(tree.join("m"), bytes(3 << 20, 7)).unwrap();
 }

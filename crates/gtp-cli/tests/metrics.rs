@@ -124,3 +124,20 @@ fn bytes_count_while_a_session_runs_and_once_when_it_ends() {
     // Units at the end of files count whole, and nothing counts twice.
     assert!(counted().1 < 2_100_000, "{:?}", counted());
 }
+
+#[test]
+fn each_file_of_a_put_tree_counts_once_beside_a_file_of_many_blocks() {
+    let world = World::new();
+    let port = free_port();
+    let server = writable(&world, &["--metrics", &format!("127.0.0.1:{port}")]);
+    std::fs::create_dir(world.path("mine")).unwrap();
+    for file in 0..150 {
+        std::fs::write(world.path(&format!("mine/a{file}")), common::bytes(100, file)).unwrap();
+        std::fs::write(world.path(&format!("mine/z{file}")), common::bytes(100, file)).unwrap();
+    }
+    std::fs::write(world.path("mine/m"), common::bytes(3 << 20, 1)).unwrap();
+    world.expect(0, &["put", "mine", &server.url("")]);
+    let put = ["verb=\"put\""];
+    wait_for("its end", || sum(&page(port), "sessions_total", &put) == 1);
+    assert_eq!(sum(&page(port), "files_total", &put), 301);
+}

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
+use gtp_proto::RangeSet;
 use gtp_store::{BlockSink, Finished, LOST, Refused, SinkError, Value, Window, empty_root};
 use gtp_sys::Clock;
 
@@ -133,6 +134,9 @@ pub(super) struct Writer {
     dirty_since: Option<Time>,
     /// Roots of finished files that have no name yet.
     unnamed: HashMap<u32, Option<Value>>,
+    /// Files whose end has been answered. Whoever asks for the end of a file may not have heard
+    /// yet that it is finished, and asks again.
+    ended: RangeSet,
 }
 
 /// Whether the writer goes on.
@@ -145,7 +149,9 @@ impl Writer {
     fn new(transfer: TransferId, sink: Box<dyn BlockSink>, notices: Notices) -> Writer {
         let unnamed = HashMap::new();
         let clock = Clock::start();
-        let mut writer = Writer { transfer, sink, notices, clock, dirty_since: None, unnamed };
+        let ended = RangeSet::new();
+        let mut writer =
+            Writer { transfer, sink, notices, clock, dirty_since: None, unnamed, ended };
         writer.tell_refused();
         writer
     }
@@ -229,31 +235,38 @@ impl Writer {
             Err(error) => return Err(error),
         };
         self.answer(Written::File { file, root });
-        if self.sink.is_named_later(file) {
-            self.unnamed.insert(file, root);
-        } else if !self.tell_refused().contains(&file) {
-            self.answer(Written::Named { file, root });
+        self.tell_refused();
+        if self.ends(file) {
+            if self.sink.is_named_later(file) {
+                self.unnamed.insert(file, root);
+            } else {
+                self.answer(Written::Named { file, root });
+            }
         }
         self.tell_named();
         Ok(())
     }
 
+    /// Notes that a file has ended; says whether that is news.
+    fn ends(&mut self, file: u32) -> bool {
+        self.ended.insert_one(u64::from(file))
+    }
+
     fn give_up(&mut self, file: u32) -> Result<(), SinkError> {
         if let Some(missing) = self.sink.give_up(file)? {
+            self.ends(file);
             self.answer(Written::GivenUp { file, missing, why: None });
         }
         Ok(())
     }
 
-    /// Tells what the destination refuses; says which entries those are.
-    fn tell_refused(&mut self) -> Vec<u32> {
-        let refused = self.sink.take_refused();
-        let files = refused.iter().map(|refused| refused.file).collect();
-        for Refused { file, missing, error } in refused {
+    /// Tells what the destination refuses.
+    fn tell_refused(&mut self) {
+        for Refused { file, missing, error } in self.sink.take_refused() {
+            self.ends(file);
             self.unnamed.remove(&file);
             self.answer(Written::GivenUp { file, missing, why: Some(error) });
         }
-        files
     }
 
     /// Tells which files have got their names, and what the destination cannot do.
