@@ -37,6 +37,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     gtp_sys::memory::give_back_large();
+    // Without it a limit of file sizes ends the process, as it does elsewhere.
+    let _ = gtp_sys::signals::survive_file_limit();
     let parsed = args::parse();
     match &parsed {
         Ok(args::Verb::Serve(args)) => log_settings::set(args.log_format, args.log.as_deref()),

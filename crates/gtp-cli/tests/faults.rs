@@ -400,3 +400,36 @@ fn a_put_meets_a_server_that_is_restarted_again() {
     assert_eq!(output.status.code(), Some(0));
     assert!(fs::read(world.path("export/new")).unwrap() == content);
 }
+
+#[test]
+fn a_limit_of_file_sizes_is_an_error_and_ends_neither_end() {
+    let world = World::new();
+    let id = world.expect(0, &["id"]);
+    fs::create_dir_all(world.path("server")).unwrap();
+    fs::write(world.path("server/authorized_keys"), id.stdout).unwrap();
+    world.export("big", 2_000_000);
+    let limited = |end: &str, args: &[&str]| {
+        let gtp = world.gtp(end, args);
+        let mut shell = Command::new("/bin/sh");
+        shell.env_clear().env("GTP_CONFIG_DIR", world.path(end)).current_dir(world.path(""));
+        // In blocks of 512 bytes.
+        shell.args(["-c", "ulimit -f 1000; exec \"$@\"", "sh"]).arg(gtp.get_program());
+        shell.args(args).stdin(Stdio::null());
+        shell
+    };
+    let listen = ["serve", "export", "--writable", "--json", "--listen", "127.0.0.1:0"];
+    let server = Serving::start(limited("server", &listen));
+    let (root, big) = (server.url(""), server.url("big"));
+    fs::write(world.path("large"), bytes(2_000_000, 1)).unwrap();
+    fs::write(world.path("small"), b"x").unwrap();
+    let refused = |output: Output| {
+        assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+        assert!(said(&output).contains("the file is too large here"), "{}", said(&output));
+    };
+    refused(world.run("client", &["put", "large", &root, "--accept-new"]));
+    world.expect(0, &["put", "small", &root]);
+    refused(limited("client", &["get", &big, "out"]).output().unwrap());
+    let mut to_file = limited("client", &["get", &big, "-"]);
+    to_file.stdout(File::create(world.path("stream")).unwrap());
+    refused(to_file.output().unwrap());
+}
