@@ -161,6 +161,23 @@ fn a_given_hash_is_checked_of_files_that_are_there_and_of_empty_ones_too() {
 }
 
 #[test]
+fn whatever_hash_a_file_does_not_have_it_is_refused_as_damaged() {
+    let world = World::new();
+    world.export("a", 600_000);
+    let server = world.serve("server", &["--public"]);
+    let a = server.url("a");
+    let others = ["0".repeat(64), "f".repeat(64), blake3::hash(b"x").to_hex().to_string()];
+    for hash in &others {
+        for to in ["out", "/dev/null", "-"] {
+            let output = world.expect(6, &["get", &a, to, "--blake3", hash, "--accept-new"]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(said.contains("hash"), "{to} {said}");
+            assert!(!world.path("out").exists());
+        }
+    }
+}
+
+#[test]
 fn a_killed_get_resumes_to_identical_bytes() {
     let world = World::new();
     let content = world.export("a", 30_000_000);

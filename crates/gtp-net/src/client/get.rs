@@ -32,7 +32,7 @@ use crate::control::{ANSWER_SPAN, ControlError, Obstacle};
 use crate::engine::{Blame, RootPolicy, TransferEvent, TransferHandle, TransferOpen, Way};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{Arrivals, Done};
-use object::same_object;
+use object::{check_possible, same_object};
 use skipped::Skipped;
 use tally::Tally;
 
@@ -393,11 +393,8 @@ impl Gather {
             let text = "a hash can be given for one file only, and this is a directory";
             return Err(Failure::new(FailureKind::Usage, text));
         }
-        let empty = manifest.content_bytes() == 0;
-        if self.expected.is_some_and(|hash| empty && hash != gtp_store::empty_root()) {
-            let url = &self.sources[number].url;
-            let text = format!("{url} is an empty file, not one of that hash");
-            return Err(Failure::new(FailureKind::Integrity, text));
+        if let Some(hash) = self.expected {
+            check_possible(hash, &self.sources[number].url, &manifest)?;
         }
         let missing =
             self.place.as_ref().map_or_else(Vec::new, |place| place.missing(&ready.described));

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use gtp_store::{Manifest, RootKind};
+use gtp_store::{LOST, Manifest, RootKind, Value};
 
-use super::{Failure, FailureKind, Gather, Source, State};
+use super::{Failure, FailureKind, Gather, Source, State, Url};
 
 /// How long the first address may take when another is ready.
 const FIRST_SPAN: Duration = Duration::from_secs(1);
@@ -85,6 +85,21 @@ impl Gather {
         let agree = votes.iter().filter(|&&vote| vote).count();
         (agree, votes.len() - agree)
     }
+}
+
+/// Refuses an object whose hash cannot be the user's, before anything of it is fetched.
+///
+/// # Errors
+/// [`FailureKind::Integrity`].
+pub(super) fn check_possible(hash: Value, url: &Url, manifest: &Manifest) -> Result<(), Failure> {
+    let empty = manifest.content_bytes() == 0;
+    let text = match hash {
+        _ if empty && hash != gtp_store::empty_root() => "is an empty file, not one of that hash",
+        // Between two ends it stands for a file that cannot be given.
+        LOST => "does not have that hash: no file has one of zeros alone",
+        _ => return Ok(()),
+    };
+    Err(Failure::new(FailureKind::Integrity, format!("{url} {text}")))
 }
 
 /// A file may have another name at another server; a directory's names count.
