@@ -433,3 +433,53 @@ fn a_limit_of_file_sizes_is_an_error_and_ends_neither_end() {
     to_file.stdout(File::create(world.path("stream")).unwrap());
     refused(to_file.output().unwrap());
 }
+
+/// A tree of many small files and one that takes some seconds.
+fn slow_tree(at: &Path) {
+    fs::create_dir_all(at.join("sub")).unwrap();
+    for file in 0..100 {
+        fs::write(at.join(format!("z{file}")), bytes(20_000, file)).unwrap();
+        fs::write(at.join(format!("sub/z{file}")), bytes(20_000, file)).unwrap();
+    }
+    fs::write(at.join("a"), bytes(6_000_000, 7)).unwrap();
+}
+
+#[test]
+fn a_directory_that_is_removed_or_replaced_while_it_is_filled_is_named_once_and_code_4() {
+    let world = World::new();
+    let id = world.expect(0, &["id"]);
+    fs::create_dir_all(world.path("server")).unwrap();
+    fs::write(world.path("server/authorized_keys"), id.stdout).unwrap();
+    slow_tree(&world.path("export/tree"));
+    slow_tree(&world.path("mine"));
+    let server = world.serve("server", &["--writable"]);
+    let remove = |dir: &Path| while fs::remove_dir_all(dir).is_err() {};
+    let replace = |dir: &Path| {
+        remove(dir);
+        fs::write(dir, b"x").unwrap();
+    };
+    let (tree, root, new) = (server.url("tree"), server.url(""), server.url("new"));
+    let cases = [
+        (["get", &tree, "got"], "got"),
+        (["get", &tree, "got/"], "got/tree"),
+        (["put", "mine", &root], "export/mine"),
+        (["put", "mine", &new], "export/new"),
+    ];
+    for happens in [&remove as &dyn Fn(&Path), &replace] {
+        for (words, place) in &cases {
+            let place = world.path(place);
+            let args = [&words[..], &["--accept-new", "--max-rate", "30Mbit"]].concat();
+            let run = world.gtp("client", &args).stderr(Stdio::piped()).spawn().unwrap();
+            wait_for("data", || size_of(&place.join("a.gtp-part")) > 0);
+            happens(&place);
+            let output = run.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(4), "{args:?} {}", said(&output));
+            let told = said(&output);
+            let lines = told.lines().filter(|line| line.contains("was removed while"));
+            assert_eq!(lines.count(), 1, "{args:?} {told}");
+            assert!(!told.contains("does not take this name"), "{args:?} {told}");
+            let _ = fs::remove_file(&place);
+            let _ = fs::remove_dir_all(world.path("got"));
+        }
+    }
+}

@@ -155,6 +155,12 @@ pub trait Disk: Send {
         mtime: Mtime,
     ) -> io::Result<()>;
 
+    /// Whether the handle's own directory is still a directory of the file system, and not removed
+    /// while it is open. The default does not know of removals.
+    fn is_linked(&mut self) -> bool {
+        true
+    }
+
     /// How many names directly beneath the handle end like this. Looks at a bounded number.
     ///
     /// # Errors
@@ -592,6 +598,10 @@ impl Disk for OsDisk {
             self.lent.forget(path);
         }
         Ok(())
+    }
+
+    fn is_linked(&mut self) -> bool {
+        fstat(&self.base).map_or(true, |stat| stat.st_nlink > 0)
     }
 
     fn count_names(&mut self, suffix: &str) -> io::Result<usize> {

@@ -12,6 +12,7 @@
 //! trusts no record that the file's bytes do not confirm.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 
 use crate::arrivals::{Arrivals, Checked, Progress};
@@ -90,6 +91,8 @@ pub struct FileSink<D: Disk = OsDisk> {
     named: Vec<u32>,
     /// Entries that this destination refuses, not asked for yet.
     pub(crate) refused: Vec<Refused>,
+    /// Directories that were refused.
+    pub(crate) refused_dirs: BTreeSet<String>,
     /// Directories whose names changed.
     pub(crate) touched: BTreeSet<String>,
     /// Directories that this transfer makes, or its earlier attempts have made.
@@ -191,6 +194,7 @@ impl<D: Disk> FileSink<D> {
             ready_bytes: 0,
             named: Vec::new(),
             refused: Vec::new(),
+            refused_dirs: BTreeSet::new(),
             touched: BTreeSet::new(),
             made: new,
             end_known: false,
@@ -575,7 +579,11 @@ impl<D: Disk> FileSink<D> {
         // The journal knows what is lent, so it goes after all is given back.
         self.parts.disk.settle();
         let path = self.parts.names.journal_path().to_owned();
-        self.parts.disk.remove(&path).map_err(|e| self.parts.failed(&path, e))
+        match self.parts.disk.remove(&path) {
+            // Somebody else was first.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(|e| self.parts.failed(&path, e)),
+        }
     }
 }
 

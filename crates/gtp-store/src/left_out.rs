@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, FoundKind};
 use crate::file_sink::FileSink;
 use crate::manifest::{Entry, Kind, Manifest, RootKind};
 use crate::parts::may_mean_the_name;
@@ -25,6 +25,9 @@ impl<D: Disk> FileSink<D> {
     /// Leaves out an entry that this destination does not take. An error that concerns more than
     /// one entry of a tree comes back.
     pub(crate) fn refuse(&mut self, file: u32, error: SinkError) -> Result<(), SinkError> {
+        if let Some(dir) = self.removed_dir(file, &error) {
+            return Err(self.parts.refused(&dir, Fault::Gone));
+        }
         if is_one_file(self.arrivals.manifest()) || !error.concerns_one_entry() {
             return Err(error);
         }
@@ -32,7 +35,36 @@ impl<D: Disk> FileSink<D> {
             self.drop_part(file);
             self.refused.push(Refused { file, missing, error });
         }
+        let entry = self.arrivals.entry(file);
+        if entry.kind == Kind::Dir {
+            self.refused_dirs.insert(self.parts.names.final_path(&entry.path));
+        }
         Ok(())
+    }
+
+    /// The directory that somebody has removed, or replaced by something else, since the transfer
+    /// made or found it, if that is what this error comes from: the topmost one above the entry.
+    fn removed_dir(&mut self, file: u32, error: &SinkError) -> Option<String> {
+        let may = [Fault::Missing, Fault::NotADirectory, Fault::Unnameable];
+        if !may.contains(&error.fault()?) {
+            return None;
+        }
+        if !self.parts.disk.is_linked() {
+            return Some(String::new());
+        }
+        let path = self.parts.final_path(file);
+        for (at, _) in path.match_indices('/') {
+            let dir = &path[..at];
+            if self.refused_dirs.contains(dir) {
+                return None;
+            }
+            match self.parts.disk.look(dir) {
+                Ok(Some(found)) if found.kind == FoundKind::Dir => {}
+                Ok(_) => return Some(dir.to_owned()),
+                Err(_) => return None,
+            }
+        }
+        None
     }
 
     /// Leaves out a file that is whole and did not get its name. Its part goes only if something

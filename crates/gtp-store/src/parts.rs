@@ -171,11 +171,10 @@ impl<D: Disk> Parts<D> {
         let (part, path) = (self.part_path(file), self.final_path(file));
         let found = self.disk.look(&part).map_err(|e| self.failed(&part, e))?;
         let known = self.known.get(&file).map(|part| part.identity);
+        let Some(found) = found else { return Err(self.refused(&part, Fault::Gone)) };
         // The length tells as well, where the file system numbers no files.
         let size = self.entry(file).size;
-        if known.is_none()
-            || found.is_none_or(|found| Some(found.identity) != known || found.size != size)
-        {
+        if Some(found.identity) != known || found.size != size {
             return Err(self.refused(&part, Fault::InUse));
         }
         let (mode, mtime) = (self.entry(file).mode, self.entry(file).mtime);
@@ -279,8 +278,7 @@ impl<D: Disk> Parts<D> {
     fn not_created(&mut self, file: u32, part: &str, error: io::Error) -> SinkError {
         let holder = split(part).0.to_owned();
         let is_absent = error.raw_os_error() == Some(Errno::NOENT.raw_os_error());
-        let refuses_name =
-            may_mean_the_name(&error) || is_absent && (holder.is_empty() || self.is_dir(&holder));
+        let refuses_name = may_mean_the_name(&error) || is_absent && self.is_dir(&holder);
         if refuses_name {
             self.refused(&self.final_path(file), Fault::Unnameable)
         } else {
@@ -289,6 +287,9 @@ impl<D: Disk> Parts<D> {
     }
 
     fn is_dir(&mut self, path: &str) -> bool {
+        if path.is_empty() {
+            return self.disk.is_linked();
+        }
         let found = self.disk.look(path).ok().flatten();
         found.is_some_and(|found| found.kind == FoundKind::Dir)
     }
@@ -300,9 +301,10 @@ impl<D: Disk> Parts<D> {
             return Ok(self.open.len() - 1);
         }
         let path = self.part_path(file);
-        let opened = self.disk.open(&path).map_err(|e| self.failed(&path, e))?;
-        let Opened::Ours(handle) = opened else {
-            return Err(self.refused(&path, Fault::InUse));
+        let handle = match self.disk.open(&path).map_err(|e| self.failed(&path, e))? {
+            Opened::Ours(handle) => handle,
+            Opened::Absent => return Err(self.refused(&path, Fault::Gone)),
+            Opened::Foreign | Opened::Locked => return Err(self.refused(&path, Fault::InUse)),
         };
         let identity = self.disk.identity(&handle).map_err(|e| self.failed(&path, e))?;
         if self.known.get(&file).map(|part| part.identity) != Some(identity) {

@@ -224,6 +224,8 @@ pub enum Fault {
     Twin,
     /// What is there should be compared, and cannot be read.
     Unread,
+    /// A directory or part file of the transfer was removed, or replaced, while it was under way.
+    Gone,
     /// Another transfer is writing this destination.
     InUse,
     /// The file is larger than the file system, or a limit of the process, allows.
@@ -332,7 +334,7 @@ impl SinkError {
             | Fault::TooLarge
             | Fault::NameTooLong
             | Fault::Unnameable => true,
-            Fault::Full | Fault::ReadOnly | Fault::InUse => false,
+            Fault::Full | Fault::ReadOnly | Fault::InUse | Fault::Gone => false,
             Fault::Other => source.as_ref().and_then(io::Error::raw_os_error).is_some_and(|code| {
                 // Files that are in use there.
                 let at_one_name = [Errno::INVAL, Errno::ILSEQ, Errno::BUSY, Errno::TXTBSY];
@@ -381,6 +383,7 @@ impl Fault {
             Fault::Foreign => "is not a file of ours and is left alone",
             Fault::Twin => "this file system takes another name of the same tree for the same name",
             Fault::Unread => "is there and cannot be read to be checked",
+            Fault::Gone => "was removed while it was being written",
             Fault::InUse => "another transfer is writing here",
             Fault::TooLarge => "the file is too large here",
             Fault::NameTooLong => "the name is too long here",

@@ -225,6 +225,7 @@ pub(crate) fn reason_of_sink(error: &SinkError) -> Reason {
             gtp_store::Fault::Full
             | gtp_store::Fault::ReadOnly
             | gtp_store::Fault::Missing
+            | gtp_store::Fault::Gone
             | gtp_store::Fault::NotADirectory
             | gtp_store::Fault::IsADirectory
             | gtp_store::Fault::Link
