@@ -72,7 +72,7 @@ impl File {
         };
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && !is_named => String::new(),
+            Err(e) if is_absent(&e) && !is_named => String::new(),
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
         let read = parse(&text).map_err(|why| format!("{}{why}", path.display()))?;
@@ -135,6 +135,12 @@ impl File {
         };
         verb.get_arguments().filter_map(sentence).collect()
     }
+}
+
+/// Whether there is no such file, also where a home is no directory (`/dev/null`).
+fn is_absent(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
 }
 
 /// Every option that file and environment know: name, and whether it is a switch.

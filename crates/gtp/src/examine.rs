@@ -34,7 +34,7 @@ impl Examiner {
         accept_new: AcceptNew,
     ) -> Result<Examiner, Failure> {
         let trust = Trust { pinned: fingerprints.to_vec(), accept_new };
-        let terms = Terms::new(trust.load(&host.config_dir)?);
+        let terms = Terms::new(trust.load(host.config_dir())?);
         Ok(Examiner { host: host.clone(), url: url.clone(), terms })
     }
 

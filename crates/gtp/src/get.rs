@@ -80,7 +80,7 @@ impl Asked {
             return Err(Failure::new(FailureKind::Usage, "a weight is a positive number"));
         }
         check_law(self.law)?;
-        let mut terms = Terms::new(self.trust.load(&host.config_dir)?);
+        let mut terms = Terms::new(self.trust.load(host.config_dir())?);
         terms.law = self.law;
         terms.weight = self.weight;
         terms.max_rate = self.max_rate;

@@ -11,7 +11,7 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_net::client::{Detour, Endpoint, Listed, Listing, Terms, Url};
 use gtp_net::engine::{self, HostConfig, Missed, Sharing, Stands, StartError};
 use gtp_net::flows::{Failure, FailureKind};
-use gtp_net::identity::{Fingerprint, Identity, config_dir};
+use gtp_net::identity::{Fingerprint, Identity, IdentityError, NoConfigDir, config_dir};
 use gtp_store::RootKind;
 
 use crate::trust::Trust;
@@ -21,7 +21,8 @@ use crate::trust::Trust;
 #[derive(Clone)]
 pub struct Host {
     pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) config_dir: PathBuf,
+    config_dir: Option<PathBuf>,
+    unkept: Option<String>,
     pub(crate) interval: Option<Span>,
 }
 
@@ -32,7 +33,15 @@ pub struct HostBuilder {
     config: HostConfig,
     identity: Option<Identity>,
     config_dir: Option<PathBuf>,
+    keeping: Keeping,
     sharing: Option<Sharing>,
+}
+
+/// Whether a host needs a key that is the same the next time.
+#[derive(Clone, Copy, Debug)]
+enum Keeping {
+    Required,
+    IfPossible,
 }
 
 impl Host {
@@ -49,6 +58,7 @@ impl Host {
             },
             identity: None,
             config_dir: None,
+            keeping: Keeping::Required,
             sharing: None,
         }
     }
@@ -68,9 +78,20 @@ impl Host {
         self.endpoint.host().stands()
     }
 
-    /// Where this host keeps its key and its lists.
-    pub fn config_dir(&self) -> &Path {
-        &self.config_dir
+    /// Where this host keeps its key and its lists; `None` if nothing names a place.
+    pub fn config_dir(&self) -> Option<&Path> {
+        self.config_dir.as_deref()
+    }
+
+    /// Why this host's key is in memory alone, in words, after [`HostBuilder::or_in_memory`].
+    pub fn unkept(&self) -> Option<&str> {
+        self.unkept.as_deref()
+    }
+
+    /// The file of this name in the configuration directory.
+    pub(crate) fn config_file(&self, name: &str) -> Result<PathBuf, Failure> {
+        let dir = self.config_dir().ok_or(NoConfigDir).map_err(IdentityError::from)?;
+        Ok(dir.join(name))
     }
 
     /// Says at which addresses the host of `url` is to be tried, the first one first: its name is
@@ -101,7 +122,7 @@ impl Host {
         accept_new: AcceptNew,
     ) -> Result<Listing, Failure> {
         let trust = Trust { pinned: fingerprints.to_vec(), accept_new };
-        let terms = Terms::new(trust.load(&self.config_dir)?);
+        let terms = Terms::new(trust.load(self.config_dir())?);
         gtp_net::client::list(&self.endpoint, url, &terms).await
     }
 
@@ -118,7 +139,7 @@ impl Host {
         each: impl FnMut(Listed),
     ) -> Result<RootKind, Failure> {
         let trust = Trust { pinned: fingerprints.to_vec(), accept_new };
-        let terms = Terms::new(trust.load(&self.config_dir)?);
+        let terms = Terms::new(trust.load(self.config_dir())?);
         gtp_net::client::list_each(&self.endpoint, url, &terms, each).await
     }
 }
@@ -173,6 +194,14 @@ impl HostBuilder {
         self
     }
 
+    /// Makes a key in memory where there is none and none can be made: no directory is named, or
+    /// it is read-only. A key that is there and cannot be used is still a failure. A client of
+    /// public servers needs no key that is the same the next time.
+    pub fn or_in_memory(mut self) -> HostBuilder {
+        self.keeping = Keeping::IfPossible;
+        self
+    }
+
     /// Shares the machine's capacity with other processes through its daemon. Where there is one,
     /// its capacity counts in place of this host's own. A host whose daemon was named does not
     /// start without it, and never runs without a limit from it.
@@ -193,15 +222,10 @@ impl HostBuilder {
     /// When there is no place for a key, it cannot be used, the system gives no thread, or a daemon
     /// that was named does not take this host in within five seconds.
     pub fn start(self) -> Result<Host, Failure> {
-        let other = |text: String| Failure::new(FailureKind::Other, text);
-        let dir = match self.config_dir {
-            Some(dir) => dir,
-            None => config_dir().map_err(|e| other(e.to_string()))?,
-        };
-        let identity = match self.identity {
-            Some(identity) => identity,
-            None => Identity::load_or_create(&dir)
-                .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?,
+        let dir = self.config_dir.map_or_else(config_dir, Ok);
+        let (identity, unkept) = match self.identity {
+            Some(identity) => (identity, None),
+            None => key_in(dir.as_deref().map_err(|e| *e), self.keeping)?,
         };
         let interval = self.config.interval;
         let started = match self.sharing {
@@ -210,7 +234,23 @@ impl HostBuilder {
         };
         let host = started.map_err(|error| Failure::new(kind(&error), error.to_string()))?;
         let endpoint = Endpoint::new(host, identity, interval);
-        Ok(Host { endpoint, config_dir: dir, interval })
+        Ok(Host { endpoint, config_dir: dir.ok(), unkept, interval })
+    }
+}
+
+/// The key of a configuration directory, or one in memory, with the reason.
+fn key_in(
+    dir: Result<&Path, NoConfigDir>,
+    keeping: Keeping,
+) -> Result<(Identity, Option<String>), Failure> {
+    let kept = dir.map_err(IdentityError::from).and_then(Identity::load_or_create);
+    match (kept, keeping) {
+        (Ok(identity), _) => Ok((identity, None)),
+        (
+            Err(error @ (IdentityError::NoConfigDir(_) | IdentityError::NotMade { .. })),
+            Keeping::IfPossible,
+        ) => Ok((Identity::generate(), Some(error.to_string()))),
+        (Err(error), Keeping::Required | Keeping::IfPossible) => Err(error.into()),
     }
 }
 

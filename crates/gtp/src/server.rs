@@ -188,15 +188,16 @@ impl Server {
         listen: SocketAddr,
         sockets: Option<Sockets>,
     ) -> Result<RunningServer, Failure> {
-        let list = || host.config_dir.join(AUTHORIZED_KEYS_FILE);
+        let list = || host.config_file(AUTHORIZED_KEYS_FILE);
         let admission = match self.only {
             Some((key, access)) => Admission::Fixed(ClientTrust {
                 keys: AuthorizedKeys::of_one(key, access),
                 strangers: Strangers::Refused,
             }),
-            None => {
-                Admission::File { path: self.keys.unwrap_or_else(list), strangers: self.strangers }
-            }
+            None => Admission::File {
+                path: self.keys.map_or_else(list, Ok)?,
+                strangers: self.strangers,
+            },
         };
         let config = ServeConfig {
             root: self.root,

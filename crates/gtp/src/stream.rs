@@ -253,14 +253,14 @@ impl Listen {
     /// Outside a tokio runtime.
     pub async fn start(self, host: &Host) -> Result<Listening, Failure> {
         let listen = gtp_net::server::listen_address(&self.at)?;
-        let list = || host.config_dir.join(AUTHORIZED_KEYS_FILE);
+        let list = || host.config_file(AUTHORIZED_KEYS_FILE);
         let strangers = Strangers::Refused;
         let admission = match self.only {
             Some(key) => {
                 let keys = AuthorizedKeys::of_one(key, Access::ALL);
                 Admission::Fixed(ClientTrust { keys, strangers })
             }
-            None => Admission::File { path: self.keys.unwrap_or_else(list), strangers },
+            None => Admission::File { path: self.keys.map_or_else(list, Ok)?, strangers },
         };
         let config = ListenConfig {
             listen,

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use gtp_net::flows::{Failure, FailureKind};
+use gtp_net::flows::Failure;
 use gtp_net::identity::Fingerprint;
 use gtp_net::trust::{HostTrust, KNOWN_HOSTS_FILE, KnownHosts, UnknownHosts};
 
@@ -18,13 +18,15 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// Reads the list, if it is needed.
-    pub fn load(&self, config_dir: &Path) -> Result<HostTrust, Failure> {
+    /// Reads the list, if it is needed and kept.
+    pub fn load(&self, config_dir: Option<&Path>) -> Result<HostTrust, Failure> {
         if !self.pinned.is_empty() {
             return Ok(HostTrust::Pinned(self.pinned.clone()));
         }
-        let hosts = KnownHosts::load(&config_dir.join(KNOWN_HOSTS_FILE))
-            .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?;
+        let hosts = match config_dir {
+            Some(dir) => KnownHosts::load(&dir.join(KNOWN_HOSTS_FILE))?,
+            None => KnownHosts::unkept(),
+        };
         let unknown = match self.accept_new {
             AcceptNew::Yes => UnknownHosts::Accept,
             AcceptNew::No => UnknownHosts::Refuse,

@@ -41,7 +41,7 @@ use crate::output;
 use crate::show::Shower;
 use crate::verbs::put::{described, is_input, local_sources};
 use crate::verbs::transfer::{Ends, Options, control, watch};
-use crate::verbs::{host, runtime};
+use crate::verbs::{host, runtime, start_client};
 use hello::{Ability, Object, Ready, Request, Want};
 use near::{FarEnd, Way, call};
 use operand::{Login, Operand, Remote};
@@ -317,7 +317,7 @@ impl Copy<'_> {
     }
 
     async fn get(&mut self, urls: &[String], to: &Path) -> Result<(), Failure> {
-        let here = host(&self.args.transfer.host).start()?;
+        let here = start_client(host(&self.args.transfer.host))?;
         for text in urls {
             let url = text.parse::<Url>().map_err(|bad| usage(&bad.to_string()))?;
             let mirrors = self.args.mirrors_of.get(&url).into_iter().flatten();
@@ -343,7 +343,7 @@ impl Copy<'_> {
         let url = url.parse::<Url>().map_err(|bad| usage(&bad.to_string()))?;
         let common = &self.args.transfer;
         let put = described(from, url).with_trust(common).with_options(common)?;
-        let here = host(&self.args.transfer.host).start()?;
+        let here = start_client(host(&self.args.transfer.host))?;
         let transfer = put.start(&here)?;
         let ended = self.watch(&here, transfer, None).await;
         self.ends.take(ended, &mut self.shower);

@@ -37,7 +37,7 @@ use crate::cp::near::FarEnd;
 use crate::cp::operand::{Operand, Remote};
 use crate::cp::paths::is_content;
 use crate::cp::{self, paths};
-use crate::verbs::{host, runtime, transfer};
+use crate::verbs::{host, runtime, start_client, transfer};
 use backup::Backup;
 use filter::Filter;
 use limit::within;
@@ -113,7 +113,7 @@ enum Single {
 
 impl Ends {
     async fn find(args: &SyncArgs, from: Operand, to: Operand) -> Result<Ends, Failure> {
-        let alone = || host(&args.transfer.host).start();
+        let alone = || start_client(host(&args.transfer.host));
         if let Operand::Local(path) = &from
             && let Some((source, name)) = Here::single(path)?
         {
@@ -189,7 +189,7 @@ impl Ends {
             return Err(usage("--files-from needs a directory as SRC"));
         }
         let (source, part) = (Side::Here(source), args.part_of_destination());
-        let alone = || host(&args.transfer.host).start();
+        let alone = || start_client(host(&args.transfer.host));
         let (ends, path) = match to {
             Operand::Local(to) => {
                 if !to.is_dir() && !is_content(&to.to_string_lossy()) {

@@ -38,9 +38,9 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let runtime = super::runtime()?;
     let mut ends = Ends::default();
     let mut shower = Shower::new(&args.transfer, dest == "-")?;
-    let several = urls.len() > 1;
+    let (named, several) = (urls.len(), urls.len() > 1);
     runtime.block_on(async {
-        let host = super::host(&args.transfer.host).start()?;
+        let host = super::start_client(super::host(&args.transfer.host))?;
         for url in urls {
             let dest =
                 if several { format!("{}/", dest.trim_end_matches('/')) } else { dest.clone() };

@@ -5,16 +5,14 @@
 
 use std::process::ExitCode;
 
-use gtp::{Failure, FailureKind, Identity, config_dir};
+use gtp::{Failure, Identity, config_dir};
 use serde_json::json;
 
 use crate::args::IdArgs;
 use crate::output;
 
 pub fn run(args: IdArgs) -> Result<ExitCode, Failure> {
-    let dir = config_dir().map_err(super::other)?;
-    let identity = Identity::load_or_create(&dir)
-        .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?;
+    let identity = Identity::load_or_create(&config_dir().map_err(super::other)?)?;
     let fingerprint = identity.fingerprint().to_string();
     if args.json {
         output::json(json!({ "event": "id", "fingerprint": fingerprint }))?;

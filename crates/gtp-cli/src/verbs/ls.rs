@@ -21,7 +21,7 @@ use crate::words;
 
 pub fn run(args: LsArgs) -> Result<ExitCode, Failure> {
     let runtime = super::runtime()?;
-    let host = Host::builder().start()?;
+    let host = super::start_client(Host::builder())?;
     let accept_new = if args.trust.accept_new { AcceptNew::Yes } else { AcceptNew::No };
     let (url, trust) = (args.url, args.trust);
     let parts = Arc::new(Backlog::new(PATIENCE));

@@ -120,6 +120,21 @@ pub fn host(args: &HostArgs) -> HostBuilder {
     }
 }
 
+/// Starts a host that only calls servers: where no key can be kept, it has one in memory, and one
+/// line says so.
+///
+/// # Errors
+/// As [`HostBuilder::start`].
+pub fn start_client(builder: HostBuilder) -> Result<Host, Failure> {
+    let host = builder.or_in_memory().start()?;
+    if let Some(why) = host.unkept() {
+        output::aside(format_args!(
+            "gtp: warning: this host's key is for this command alone: {why}"
+        ));
+    }
+    Ok(host)
+}
+
 /// What async verbs run on.
 pub fn runtime() -> Result<Runtime, Failure> {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(other)

@@ -28,7 +28,7 @@ pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     let mut ends = Ends::default();
     let mut shower = Shower::new(common, false)?;
     let done = runtime.block_on(async {
-        let host = super::host(&common.host).start()?;
+        let host = super::start_client(super::host(&common.host))?;
         let ended = watch(&host, put.start(&host)?, common, &mut shower).await;
         ends.take(ended, &mut shower);
         Ok::<_, Failure>(())

@@ -48,7 +48,7 @@ fn places(file: &File) -> Result<Vec<Setting>, Failure> {
     let dir = gtp::config_dir().map_err(super::other)?;
     let set = |name: &&str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
     let named = ["GTP_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME"].into_iter().find(|n| set(n));
-    let origin = format!("environment {}", named.unwrap_or("HOME"));
+    let origin = named.map_or("the user's home".into(), |name| format!("environment {name}"));
     let place = |name: &str, path: std::path::PathBuf| {
         let there = if path.exists() { "there" } else { "not there" };
         Setting {

@@ -3,10 +3,12 @@
 //! Each kind knows its exit code and whether trying again may help, so that nobody has to read
 //! words to decide. It knows nothing of how the channel works.
 
+use gtp_sys::descriptors::are_used_up;
 use rustls::{AlertDescription, Error as TlsError};
 use tokio::io;
 
 use super::reach::Obstacle;
+use crate::identity::place::is_denied;
 use crate::messages::{Malformed, Message, PeerText, Reason};
 use crate::trust::{HostAddress, HostRefused, TrustError};
 
@@ -86,10 +88,15 @@ impl ControlError {
             ControlError::NotGtp(_)
             | ControlError::Version(_)
             | ControlError::Host(_)
-            | ControlError::Trust(_)
             | ControlError::NotProved(_)
             | ControlError::KeyRefused
             | ControlError::NotAuthorised(_) => 7,
+            ControlError::Trust(error) => match &**error {
+                TrustError::File { source, .. } if are_used_up(source) => 5,
+                TrustError::File { source, .. } if is_denied(source) => 4,
+                TrustError::File { .. } => 1,
+                TrustError::Exposed(_) | TrustError::Line { .. } | TrustError::Refused(_) => 7,
+            },
             ControlError::Refused { reason, .. } => reason.exit_code(),
             ControlError::NoSuchHost { .. } => 2,
             ControlError::Malformed(_) | ControlError::Unexpected(_) => 1,

@@ -16,7 +16,7 @@ pub(crate) mod reach;
 mod tests;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use gtp_proto::Revision;
@@ -41,7 +41,7 @@ use crate::messages::{
     Carry, FRAME_MAX, Message, Open, Opened, PAGE_FRAME_MAX, Reason, Refused, VERSION,
 };
 use crate::tls::{self, ALPN};
-use crate::trust::{HostAddress, HostTrust, Standing};
+use crate::trust::{HostAddress, HostTrust, Standing, TrustError};
 
 /// Time from a connection's first byte to the end of the handshake and, at the server, of the
 /// first message. An honest peer needs two round trips.
@@ -215,6 +215,12 @@ impl ControlChannel<TcpStream> {
     }
 }
 
+/// Says, the first time in this process, that a new host cannot be remembered.
+fn warn_once(error: &TrustError) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| tracing::warn!("the server's key is not remembered: {error}"));
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
     /// The client's end over any stream: as [`ControlChannel::connect`] from there on.
     ///
@@ -242,9 +248,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         if trust.judge(host, channel.peer)? == Standing::New {
             let (host, trust, peer) = (host.clone(), Arc::clone(trust), channel.peer);
             let remembering = move || trust.remember(&host, peer);
-            tokio::task::spawn_blocking(remembering)
+            let remembered = tokio::task::spawn_blocking(remembering)
                 .await
-                .map_err(|e| ControlError::Lost(io::Error::other(e)))??;
+                .map_err(|e| ControlError::Lost(io::Error::other(e)))?;
+            match remembered {
+                // Whoever accepts new hosts accepts this one, which will be new the next time.
+                Err(error @ TrustError::File { .. }) => warn_once(&error),
+                other => other?,
+            }
         }
         Ok(channel)
     }

@@ -3,13 +3,16 @@
 //! Whatever goes wrong below (control channel, engine, storage) becomes a [`Failure`] here, once;
 //! above it only the kind is looked at, and its exit code.
 
-use std::fmt;
+use std::{fmt, io};
 
 use gtp_store::{SinkError, SourceError};
 use gtp_sys::descriptors::are_used_up;
 
 use crate::control::ControlError;
+use crate::identity::IdentityError;
+use crate::identity::place::is_denied;
 use crate::messages::{self, Reason};
+use crate::trust::TrustError;
 
 /// What kind of failure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +76,25 @@ impl FailureKind {
             FailureKind::NoUdpPath => "no_udp_path",
             FailureKind::Partial => "partial",
             FailureKind::Interrupted => "interrupted",
+        }
+    }
+
+    /// What it is when a list of keys cannot be used. What the system says of a file says nothing
+    /// of keys.
+    pub(crate) fn of_trust(error: &TrustError) -> FailureKind {
+        match error {
+            TrustError::File { source, .. } => FailureKind::of_key_file(source),
+            TrustError::Exposed(_) | TrustError::Line { .. } | TrustError::Refused(_) => {
+                FailureKind::Authentication
+            }
+        }
+    }
+
+    fn of_key_file(error: &io::Error) -> FailureKind {
+        match error {
+            error if are_used_up(error) => FailureKind::Temporary,
+            error if is_denied(error) => FailureKind::Destination,
+            _ => FailureKind::Other,
         }
     }
 
@@ -151,6 +173,7 @@ impl From<ControlError> for Failure {
             | ControlError::NotProved(_)
             | ControlError::KeyRefused
             | ControlError::NotAuthorised(_) => FailureKind::Authentication,
+            ControlError::Trust(error) => FailureKind::of_trust(error),
             ControlError::Refused { reason, .. } => FailureKind::of_reason(*reason),
             ControlError::Malformed(_) | ControlError::Unexpected(_) => FailureKind::Other,
         };
@@ -161,6 +184,27 @@ impl From<ControlError> for Failure {
             other => other.to_string(),
         };
         Failure::new(kind, text)
+    }
+}
+
+impl From<TrustError> for Failure {
+    fn from(error: TrustError) -> Failure {
+        Failure::new(FailureKind::of_trust(&error), error.to_string())
+    }
+}
+
+impl From<IdentityError> for Failure {
+    fn from(error: IdentityError) -> Failure {
+        let kind = match &error {
+            IdentityError::NoConfigDir(_) => FailureKind::Other,
+            IdentityError::NotMade { source, .. } | IdentityError::File { source, .. } => {
+                FailureKind::of_key_file(source)
+            }
+            IdentityError::OpenToOthers { .. }
+            | IdentityError::Exposed(_)
+            | IdentityError::NotAKey { .. } => FailureKind::Authentication,
+        };
+        Failure::new(kind, error.to_string())
     }
 }
 

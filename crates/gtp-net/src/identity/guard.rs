@@ -15,6 +15,8 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::process::geteuid;
 
+use super::place;
+
 /// Bits by which group and others may write.
 const WRITABLE: u32 = 0o022;
 /// In a directory with this bit only the owner of a file may replace it.
@@ -66,8 +68,7 @@ fn remedy(path: &Path, uid: u32, own: u32) -> String {
 /// # Errors
 /// What is exposed, the file first.
 pub(crate) fn check(path: &Path) -> Result<(), Exposed> {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    check_within(path, home.as_deref(), geteuid().as_raw())
+    check_within(path, place::home().as_deref(), geteuid().as_raw())
 }
 
 fn check_within(path: &Path, home: Option<&Path>, own: u32) -> Result<(), Exposed> {
@@ -97,12 +98,14 @@ pub(crate) fn end_of(path: &Path) -> io::Result<PathBuf> {
     Ok(end)
 }
 
-/// Checks a directory, and those above it within the home.
+/// Checks a directory, and those above it within the home. In what is no directory, as the home
+/// `/dev/null`, there is nothing to be exposed.
 fn check_dirs(dir: &Path, home: Option<&Path>, own: u32) -> Result<(), Exposed> {
     let inside = |dir: &Path| home.is_some_and(|home| dir.starts_with(home));
     let dirs = dir.ancestors().enumerate();
     let counted = dirs.take_while(|(above, dir)| *above == 0 || inside(dir));
-    counted.map(|(_, dir)| dir).try_for_each(|dir| judge(dir, own))
+    let mut dirs = counted.map(|(_, dir)| dir).filter(|dir| dir.is_dir());
+    dirs.try_for_each(|dir| judge(dir, own))
 }
 
 /// How a path is resolved.

@@ -48,10 +48,18 @@ pub struct Identity {
 /// Why there is no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The environment names no place for configuration.
+    /// Nothing names a place for configuration.
     #[error(transparent)]
     NoConfigDir(#[from] NoConfigDir),
-    /// The file, or its directory, cannot be read or made.
+    /// There is no file yet, and none can be made.
+    #[error("cannot make the identity file {path}: {source}", path = path.display())]
+    NotMade {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file cannot be read.
     #[error("cannot use the identity file {path}: {source}", path = path.display())]
     File {
         /// The file.
@@ -100,9 +108,9 @@ impl Identity {
     /// [`IdentityError`].
     pub fn load_or_create(dir: &Path) -> Result<Identity, IdentityError> {
         let path = dir.join(IDENTITY_FILE);
-        let failed = |source| IdentityError::File { path: path.clone(), source };
+        let failed = |source| IdentityError::NotMade { path: path.clone(), source };
         match Identity::load(&path) {
-            Err(IdentityError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(IdentityError::File { source, .. }) if place::is_absent(&source) => {
                 place::make_dir(dir).map_err(failed)?;
                 let pem = to_pem(&generate_pkcs8());
                 match place::write_new(&path, pem.as_bytes()) {

@@ -15,23 +15,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gtp_store::is_refused;
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 
-/// The environment names no directory for configuration.
+/// Neither the environment nor the system's list of users names a directory for configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no configuration directory: set GTP_CONFIG_DIR, XDG_CONFIG_HOME or HOME")]
 pub struct NoConfigDir;
 
 /// The directory of this user's keys and lists: `GTP_CONFIG_DIR`, else `gtp` in
-/// `XDG_CONFIG_HOME`, else `.config/gtp` in `HOME`. It need not exist.
+/// `XDG_CONFIG_HOME`, else `.config/gtp` in `HOME`, or, where that is not set, in the home that the
+/// system's list of users says. It need not exist.
 ///
 /// # Errors
-/// [`NoConfigDir`] if none of the three is set.
+/// [`NoConfigDir`] if none of the three is set, and the system knows no home.
 pub fn config_dir() -> Result<PathBuf, NoConfigDir> {
-    config_dir_by(|name| env::var_os(name))
+    config_dir_by(|name| env::var_os(name), home())
 }
 
-/// The same for any environment. The XDG specification wants relative paths ignored.
+/// This user's home: `HOME`, or, where that is not set, what the system's list of users says.
+pub(super) fn home() -> Option<PathBuf> {
+    env::home_dir().filter(|home| !home.as_os_str().is_empty())
+}
+
+/// The same for any environment and home. The XDG specification wants relative paths ignored.
 pub(super) fn config_dir_by(
     variable: impl Fn(&str) -> Option<OsString>,
+    home: Option<PathBuf>,
 ) -> Result<PathBuf, NoConfigDir> {
     let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(dir) = set("GTP_CONFIG_DIR") {
@@ -40,7 +47,18 @@ pub(super) fn config_dir_by(
     if let Some(home) = set("XDG_CONFIG_HOME").filter(|dir| dir.is_absolute()) {
         return Ok(home.join("gtp"));
     }
-    set("HOME").map(|home| home.join(".config").join("gtp")).ok_or(NoConfigDir)
+    home.map(|home| home.join(".config").join("gtp")).ok_or(NoConfigDir)
+}
+
+/// Whether an error says that there is no such file, also where a home is no directory
+/// (`/dev/null`).
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Whether an error says that this user may not do that, or nobody may.
+pub(crate) fn is_denied(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// Makes a directory and its parents, closed to others.

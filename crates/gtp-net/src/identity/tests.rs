@@ -1,6 +1,7 @@
 //! Keys are made once, kept private, and refused when they are not.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -104,9 +105,9 @@ fn the_public_key_is_an_ed25519_key_in_its_44_bytes() {
 #[test]
 fn the_configuration_directory_follows_the_environment() {
     let with = |set: &'static [(&str, &str)]| {
-        place::config_dir_by(move |name| {
-            set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into())
-        })
+        let variable =
+            move |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into());
+        place::config_dir_by(variable, variable("HOME").map(|home: OsString| home.into()))
     };
     assert_eq!(with(&[]), Err(NoConfigDir));
     assert_eq!(with(&[("HOME", "/h")]), Ok("/h/.config/gtp".into()));

@@ -14,7 +14,8 @@ pub const KNOWN_HOSTS_FILE: &str = "known_hosts";
 /// The list of known hosts as it was when it was read.
 #[derive(Clone, Debug)]
 pub struct KnownHosts {
-    path: PathBuf,
+    /// Where it is kept, if it is.
+    path: Option<PathBuf>,
     hosts: Vec<KnownHost>,
 }
 
@@ -87,7 +88,12 @@ impl KnownHosts {
         guard::check(path)?;
         let text = read_list(path).map_err(|e| file_error(path, e))?;
         let hosts = parse_lines(path, &text, |line, words, _| parse_line(line, words))?;
-        Ok(KnownHosts { path: path.to_owned(), hosts })
+        Ok(KnownHosts { path: Some(path.to_owned()), hosts })
+    }
+
+    /// An empty list that is kept nowhere.
+    pub fn unkept() -> KnownHosts {
+        KnownHosts { path: None, hosts: Vec::new() }
     }
 
     /// Whether the host has this key: trusted if one of its lines says so, changed if all of its
@@ -107,7 +113,7 @@ impl KnownHosts {
                 host,
                 known,
                 fingerprint,
-                path: self.path.as_path().into(),
+                path: self.path.as_deref().unwrap_or(Path::new(KNOWN_HOSTS_FILE)).into(),
                 line,
             },
         })
@@ -191,14 +197,18 @@ impl HostTrust {
         }
     }
 
-    /// Remembers a host that [`HostTrust::judge`] called new. Reads and writes the file.
+    /// Remembers a host that [`HostTrust::judge`] called new. Reads and writes the file, if there
+    /// is one.
     ///
     /// # Errors
     /// As [`KnownHosts::remember`].
     pub fn remember(&self, host: &HostAddress, fingerprint: Fingerprint) -> Result<(), TrustError> {
         match self {
             HostTrust::Pinned(_) => Ok(()),
-            HostTrust::Known { hosts, .. } => KnownHosts::remember(&hosts.path, host, fingerprint),
+            HostTrust::Known { hosts, .. } => match &hosts.path {
+                Some(path) => KnownHosts::remember(path, host, fingerprint),
+                None => Ok(()),
+            },
         }
     }
 }

@@ -163,7 +163,7 @@ impl fmt::Display for HostAddress {
 /// The text of a list; empty if there is none.
 fn read_list(path: &Path) -> io::Result<String> {
     let file: File = match place::open_to_read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(e) if place::is_absent(&e) => return Ok(String::new()),
         opened => opened?,
     };
     if !file.metadata()?.is_file() {

@@ -28,7 +28,7 @@ pub async fn check(
     url: &Url,
     say: &mut dyn FnMut(Finding) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let host = match crate::verbs::host(&joining(&args.host)).start() {
+    let host = match crate::verbs::start_client(crate::verbs::host(&joining(&args.host))) {
         Ok(host) => host,
         Err(failure) => {
             let mend = measure::at_length(url);
