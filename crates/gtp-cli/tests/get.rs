@@ -258,3 +258,25 @@ fn some_of_several_objects_is_partial_success() {
     world.expect(12, &["get", &a, &b, "into", "--accept-new"]);
     assert_eq!(size_of(&world.path("into/a")), 10);
 }
+
+#[test]
+fn the_last_event_of_several_objects_says_how_the_command_ends() {
+    let world = World::new();
+    world.export("a", 10);
+    world.export("b", 10);
+    std::fs::create_dir(world.path("into")).unwrap();
+    let server = world.serve("server", &["--public"]);
+    let (a, b, none) = (server.url("a"), server.url("b"), server.url("nothing"));
+    for (urls, code, done) in
+        [([&a, &none, &b], 12, 2), ([&a, &b, &a], 0, 3), ([&none, &none, &none], 3, 0)]
+    {
+        let args = ["get", urls[0], urls[1], urls[2], "into", "--accept-new", "--json"];
+        let last = events(&world.expect(code, &args)).pop().unwrap();
+        assert_eq!(last["event"], "ended");
+        assert_eq!((&last["exit_code"], &last["done"]), (&code.into(), &done.into()), "{last}");
+        assert_eq!(last["objects"], 3);
+    }
+    let refused = world.expect(4, &["get", &a, &b, "absent", "--json"]);
+    let last = events(&refused).pop().unwrap();
+    assert_eq!((&last["event"], &last["exit_code"]), (&"error".into(), &4.into()));
+}

@@ -149,7 +149,8 @@ pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
     });
     // A read of standard input that waits must not keep the process.
     runtime.shutdown_background();
-    done.map(|()| ends.code())
+    let Copy { shower, .. } = copy;
+    done.map(|()| ends.code(1, &shower))
 }
 
 fn plan(words: &[OsString]) -> Result<Plan, Failure> {

@@ -144,13 +144,23 @@ impl Json {
     }
 }
 
-/// A failure, as the last line.
+/// A failure: the last line, if nothing else was to be done.
 pub fn failed(failure: &Failure) {
     line(&json!({
         "event": "error",
         "kind": failure.kind.as_str(),
         "exit_code": failure.exit_code(),
         "message": failure.text,
+    }));
+}
+
+/// The end of a command that was to move several objects, as the last line.
+pub fn ended(exit_code: u8, objects: usize, done: usize) {
+    line(&json!({
+        "event": "ended",
+        "exit_code": exit_code,
+        "objects": objects,
+        "done": done,
     }));
 }
 

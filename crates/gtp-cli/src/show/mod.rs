@@ -164,6 +164,14 @@ impl Shower {
         crate::verbs::say_failure(failure);
     }
 
+    /// A command that was to move several objects ends with this exit code; so many of them are
+    /// there.
+    pub fn ended(&self, exit_code: u8, objects: usize, done: usize) {
+        if self.json.is_some() {
+            json::ended(exit_code, objects, done);
+        }
+    }
+
     fn say(&self, text: &str) {
         match &self.people {
             People::Bars(bars) => bars.say(&gtp_text::of_lines(text)),

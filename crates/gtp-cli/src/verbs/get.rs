@@ -55,7 +55,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         }
         Ok::<_, Failure>(())
     })?;
-    Ok(ends.code())
+    Ok(ends.code(named, &shower))
 }
 
 fn describe(args: &GetArgs, url: Url, dest: &str) -> Result<Get, Failure> {

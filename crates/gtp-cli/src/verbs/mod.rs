@@ -34,6 +34,8 @@ pub fn run(verb: Verb) -> ExitCode {
         || matches!(
             &verb,
             Verb::Serve(crate::args::ServeArgs { json: true, .. })
+                | Verb::Get(crate::args::GetArgs { transfer: TransferArgs { json: true, .. }, .. })
+                | Verb::Put(crate::args::PutArgs { transfer: TransferArgs { json: true, .. }, .. })
                 | Verb::Cp(crate::cp::CpArgs { transfer: TransferArgs { json: true, .. }, .. })
                 | Verb::Ls(crate::args::LsArgs { json: true, .. })
         );

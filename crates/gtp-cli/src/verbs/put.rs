@@ -35,7 +35,7 @@ pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     });
     // A read of standard input that waits must not keep the process.
     runtime.shutdown_background();
-    done.map(|()| ends.code())
+    done.map(|()| ends.code(1, &shower))
 }
 
 /// The sources of a command: paths, or standard input alone.

@@ -176,6 +176,7 @@ pub async fn time_limit(args: &TransferArgs) {
 #[derive(Default)]
 pub struct Ends {
     done: usize,
+    failed: usize,
     partial: usize,
     first: Option<Failure>,
 }
@@ -191,6 +192,7 @@ impl Ends {
                 true
             }
             Err(failure) => {
+                self.failed += 1;
                 shower.failed(&failure);
                 let stopped =
                     matches!(failure.kind, FailureKind::Interrupted | FailureKind::TimeLimit);
@@ -210,12 +212,19 @@ impl Ends {
         self.partial += others.partial;
     }
 
-    /// The exit code of all of them.
-    pub fn code(&self) -> ExitCode {
-        if self.first.is_none() && self.partial == 0 {
-            return super::done();
+    /// Ends the command, for which so many objects were named at least; if there were several,
+    /// programs hear how.
+    pub fn code(&self, named: usize, shower: &Shower) -> ExitCode {
+        let (code, objects) = (self.exit_code(), named.max(self.done + self.failed));
+        if objects > 1 {
+            shower.ended(code, objects, self.done);
         }
-        ExitCode::from(match &self.first {
+        if code == 0 { super::done() } else { ExitCode::from(code) }
+    }
+
+    /// The exit code of all of them.
+    fn exit_code(&self) -> u8 {
+        match &self.first {
             Some(failure) if self.done == 0 => failure.exit_code(),
             Some(failure) => match failure.kind {
                 FailureKind::Interrupted | FailureKind::TimeLimit => failure.exit_code(),
@@ -230,8 +239,9 @@ impl Ends {
                 | FailureKind::NoUdpPath
                 | FailureKind::Partial => FailureKind::Partial.exit_code(),
             },
-            None => FailureKind::Partial.exit_code(),
-        })
+            None if self.partial > 0 => FailureKind::Partial.exit_code(),
+            None => 0,
+        }
     }
 }
 
