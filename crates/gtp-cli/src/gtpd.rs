@@ -93,8 +93,12 @@ fn main() -> ExitCode {
     let wanted = std::env::var("GTP_LOG").ok();
     // Its options stay in force until it is started again.
     drop(log::of_service(options.log_format, wanted.as_deref()));
+    // Without it a limit of file sizes ends the process, as it does elsewhere.
+    let _ = gtp_sys::signals::survive_file_limit();
     gtp_sys::descriptors::raise_limit();
-    let ended = log::never_wait().map_err(anyhow::Error::from).and_then(|()| run(options));
+    let enough = gtp_sys::descriptors::check_limit();
+    let ended = enough.and_then(|()| log::never_wait());
+    let ended = ended.map_err(anyhow::Error::from).and_then(|()| run(options));
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -65,3 +65,30 @@ fn a_server_raises_its_limit_of_descriptors_to_what_it_may_have() {
     let numbers: Vec<&str> = open.split_whitespace().skip(3).take(2).collect();
     assert_eq!(numbers, ["200", "200"]);
 }
+
+#[test]
+fn with_too_few_descriptors_every_command_says_so_and_ends() {
+    let world = World::new();
+    world.export("a", 10);
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("a");
+    let socket = world.path("run/gtpd.sock").display().to_string();
+    let gtp = env!("CARGO_BIN_EXE_gtp");
+    for words in [
+        &[env!("CARGO_BIN_EXE_gtpd"), "--socket", &socket][..],
+        &[gtp, "sync", "export/", "out"],
+        &[gtp, "get", &url, "got", "--accept-new"],
+        &[gtp, "ls", &url, "--accept-new"],
+        &[gtp, "serve", "export", "--public", "--listen", "127.0.0.1:0"],
+    ] {
+        for few in [12, 16, 23] {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("ulimit -n {few}; exec \"$0\" \"$@\"")]).args(words);
+            command.env_clear().env("GTP_CONFIG_DIR", world.path("client"));
+            let ended = command.current_dir(world.path(".")).output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert_eq!(ended.status.code(), Some(1), "{words:?}: {said}");
+            assert!(said.contains("ulimit -n"), "{words:?}: {said}");
+        }
+    }
+}

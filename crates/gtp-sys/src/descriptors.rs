@@ -19,6 +19,23 @@ pub fn raise_limit() -> u64 {
     limit()
 }
 
+/// With fewer descriptors no transfer is begun: engine, sockets and files of one take about twenty,
+/// and a thread that gets none may wait for ever.
+pub const LEAST: u64 = 24;
+
+/// Refuses a limit of fewer descriptors than any transfer needs.
+///
+/// # Errors
+/// In words, if this process may have fewer than [`LEAST`] open.
+pub fn check_limit() -> io::Result<()> {
+    match limit() {
+        LEAST.. => Ok(()),
+        few => Err(io::Error::other(format!(
+            "this process may have {few} descriptors open, and needs {LEAST}: see `ulimit -n`"
+        ))),
+    }
+}
+
 /// How many descriptors this process may have open at present.
 pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)

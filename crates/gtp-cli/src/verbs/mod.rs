@@ -45,7 +45,43 @@ pub fn run(verb: Verb) -> ExitCode {
     if !matches!(verb, Verb::Run(_) | Verb::Ssh(_) | Verb::FarEnd(_)) {
         gtp_sys::descriptors::raise_limit();
     }
-    let ended = match verb {
+    let ended = check_descriptors(&verb).and_then(|()| obey(verb));
+    match ended {
+        Ok(code) => code,
+        Err(failure) => {
+            if says_json {
+                json::failed(&failure);
+            }
+            match is_service {
+                true => tracing::error!(target: SERVER, "{failure}"),
+                false => say_failure(&failure),
+            }
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Refuses to move data with so few descriptors that something would wait for ever.
+fn check_descriptors(verb: &Verb) -> Result<(), Failure> {
+    let moves = matches!(
+        verb,
+        Verb::Serve(_)
+            | Verb::Get(_)
+            | Verb::Put(_)
+            | Verb::Cp(_)
+            | Verb::Sync(_)
+            | Verb::Ls(_)
+            | Verb::FarEnd(_)
+            | Verb::Pump(_)
+            | Verb::Stream(_)
+            | Verb::Bench(_)
+    );
+    if moves { gtp_sys::descriptors::check_limit().map_err(other) } else { Ok(()) }
+}
+
+/// Runs the verb.
+fn obey(verb: Verb) -> Result<ExitCode, Failure> {
+    match verb {
         Verb::Serve(args) => serve::run(args),
         Verb::Get(args) => get::run(args),
         Verb::Put(args) => put::run(args),
@@ -70,19 +106,6 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Candidates(args) => crate::candidates::run(&args),
         Verb::Completions { shell } => completions::run(shell),
         Verb::Man { dir } => man::run(&dir),
-    };
-    match ended {
-        Ok(code) => code,
-        Err(failure) => {
-            if says_json {
-                json::failed(&failure);
-            }
-            match is_service {
-                true => tracing::error!(target: SERVER, "{failure}"),
-                false => say_failure(&failure),
-            }
-            ExitCode::from(failure.exit_code())
-        }
     }
 }
 
