@@ -10,6 +10,7 @@ mod log;
 mod manager;
 mod patient;
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use gtp::{Rate, Span};
 use gtp_emu::units_text;
@@ -42,7 +44,7 @@ struct Options {
     #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_OUT", value_parser = rate)]
     capacity_out: Option<Rate>,
     /// Fixed control interval, such as 20ms; follows the round-trip times if not said
-    #[arg(long, value_name = "TIME", env = "GTP_INTERVAL", value_parser = span)]
+    #[arg(long, value_name = "TIME", env = "GTP_INTERVAL", value_parser = interval)]
     interval: Option<Span>,
     /// Weight of a user's sessions together, against other users'; may be repeated
     #[arg(long, value_name = "UID=W", value_parser = user)]
@@ -90,6 +92,9 @@ fn main() -> ExitCode {
             Err(_) => ExitCode::FAILURE,
         };
     }
+    if let Err(why) = check(&options) {
+        Options::command().error(ErrorKind::ValueValidation, why).exit();
+    }
     let wanted = std::env::var("GTP_LOG").ok();
     // Its options stay in force until it is started again.
     drop(log::of_service(options.log_format, wanted.as_deref()));
@@ -108,6 +113,44 @@ fn main() -> ExitCode {
     };
     log::drain();
     code
+}
+
+/// Refuses options that contradict each other, or name what is not there.
+fn check(options: &Options) -> Result<(), String> {
+    if let Some(name) = &options.interface
+        && !gtp_sys::nic::is_there(name)
+    {
+        return Err(format!("--interface {name}: this machine has no such network interface"));
+    }
+    for (name, capacity) in
+        [("capacity-in", options.capacity_in), ("capacity-out", options.capacity_out)]
+    {
+        if let (Some(reserve), Some(capacity)) = (options.reserve, capacity)
+            && reserve >= capacity
+        {
+            return Err(format!("--reserve leaves nothing of --{name}"));
+        }
+    }
+    once("user-weight", options.user_weight.iter().map(|(user, _)| *user))?;
+    once("user-max", options.user_max.iter().map(|(user, _)| *user))?;
+    once("user-guarantee", options.user_guarantee.iter().map(|(user, _)| *user))?;
+    for (user, least) in &options.user_guarantee {
+        if options.user_max.iter().any(|(other, most)| other == user && most < least) {
+            return Err(format!("--user-guarantee of user {user} is more than --user-max"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an option that is given twice for one user.
+fn once(name: &str, users: impl Iterator<Item = u32>) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    for user in users {
+        if !seen.insert(user) {
+            return Err(format!("--{name} is given twice for user {user}"));
+        }
+    }
+    Ok(())
 }
 
 fn run(options: Options) -> anyhow::Result<()> {
@@ -271,6 +314,15 @@ fn rate(text: &str) -> Result<Rate, String> {
 
 fn span(text: &str) -> Result<Span, String> {
     units_text::parse_span(text).map_err(|e| e.to_string())
+}
+
+fn interval(text: &str) -> Result<Span, String> {
+    let interval = span(text)?;
+    if (Span::from_millis(1)..=Span::from_secs(1)).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("a control interval is from 1ms to 1s".into())
+    }
 }
 
 fn user(text: &str) -> Result<(u32, f64), String> {

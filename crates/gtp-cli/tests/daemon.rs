@@ -650,3 +650,52 @@ sys.stdin.read()";
     drop(other.stdin.take());
     other.wait().unwrap();
 }
+
+#[test]
+fn a_daemon_whose_socket_was_removed_makes_it_again_with_its_lock_and_its_directory() {
+    let world = World::new();
+    let (run, socket) = (world.path("run"), world.path("run/gtpd.sock"));
+    let _daemon = Daemon::start(&socket, &[]);
+    let another = || {
+        let mut gtpd = Command::new(env!("CARGO_BIN_EXE_gtpd"));
+        gtpd.env_clear().arg("--socket").arg(&socket).stdin(Stdio::null());
+        gtpd.output().unwrap()
+    };
+    let remove = [
+        &|| std::fs::remove_file(&socket) as std::io::Result<()>,
+        &|| std::fs::remove_file(&socket).and(std::fs::remove_file(run.join("gtpd.lock"))),
+        &|| std::fs::remove_dir_all(&run) as std::io::Result<()>,
+    ] as [&dyn Fn() -> std::io::Result<()>; 3];
+    for remove in remove {
+        remove().unwrap();
+        wait_for("its socket", || gtp_share::client::sessions(&socket).is_ok());
+        let refused = another();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("a daemon runs there already"), "{said}");
+    }
+}
+
+#[test]
+fn a_daemon_refuses_options_that_contradict_each_other_or_name_nothing() {
+    let refused = [
+        &["--interface", "nope0"][..],
+        &["--interface", "../net"],
+        &["--reserve", "5Gbit", "--capacity-in", "1Gbit"],
+        &["--reserve", "1Gbit", "--capacity-out", "1Gbit"],
+        &["--interval", "5s"],
+        &["--user-guarantee", "0=5Mbit", "--user-max", "0=1Mbit"],
+        &["--user-max", "7=1Mbit", "--user-max", "7=2Mbit"],
+        &["--user-weight", "7=1", "--user-weight", "7=2"],
+        &["--user-guarantee", "7=1Mbit", "--user-guarantee", "7=1Mbit"],
+    ];
+    let world = World::new();
+    for args in refused {
+        let mut gtpd = Command::new(env!("CARGO_BIN_EXE_gtpd"));
+        gtpd.env_clear().arg("--socket").arg(world.path("run/gtpd.sock")).args(args);
+        // One that takes them would run on.
+        gtpd.args(["--exit-when-idle", "1s"]).stdin(Stdio::null());
+        let ended = gtpd.output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{args:?}");
+        assert!(!ended.stderr.is_empty(), "{args:?}");
+    }
+}

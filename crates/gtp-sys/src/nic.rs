@@ -15,6 +15,12 @@ pub fn default_route_speed() -> Option<Rate> {
     speed_of(default_device(&routes)?, Path::new("/sys/class/net"))
 }
 
+/// Whether this machine has a network interface of this name.
+pub fn is_there(name: &str) -> bool {
+    let is_plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
+    is_plain && Path::new("/sys/class/net").join(name).exists()
+}
+
 /// The device of the default route with the lowest metric in the kernel's table.
 fn default_device(routes: &str) -> Option<&str> {
     let fields = routes.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());

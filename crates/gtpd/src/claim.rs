@@ -5,6 +5,7 @@
 //! what it had granted. A socket from the system's manager may mean the same, and nobody knows how
 //! many. Nothing here trusts what others could have put into the directory.
 
+use std::fmt;
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,8 +33,20 @@ pub enum Before {
 pub struct Claim {
     listener: Listener,
     before: Before,
-    held: Option<(PathBuf, File)>,
+    held: Option<Held>,
 }
+
+/// A place that this process holds itself.
+#[derive(Debug)]
+struct Held {
+    path: PathBuf,
+    lock: File,
+    /// Which file the socket is.
+    socket: Identity,
+}
+
+/// Which file something is: the device, and the number there.
+type Identity = (u64, u64);
 
 /// Why a place is not to be had.
 #[derive(Debug)]
@@ -42,6 +55,15 @@ pub enum ClaimError {
     Taken,
     /// The system refuses.
     Io(io::Error),
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClaimError::Taken => f.write_str("a daemon runs there already"),
+            ClaimError::Io(error) => error.fmt(f),
+        }
+    }
 }
 
 impl From<io::Error> for ClaimError {
@@ -57,15 +79,7 @@ impl Claim {
     /// # Errors
     /// [`ClaimError`].
     pub fn at(path: &Path) -> Result<Claim, ClaimError> {
-        let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
-        make_dir(dir)?;
-        check_socket_dir(dir)?;
-        let lock = open_lock(&path.with_extension("lock"))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(ClaimError::Taken),
-            Err(error) => return Err(io::Error::from(error).into()),
-        }
+        let lock = lock_place(path)?;
         let before = match std::fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
                 std::fs::remove_file(path)?;
@@ -81,10 +95,40 @@ impl Claim {
                 Some(processes) => Before::Left(processes),
             },
         };
-        // Who may come is decided by the directory; who comes is known by the kernel. A mode set
-        // afterwards could reach what somebody put in the socket's place.
-        let listener = with_mask(0o111, || Listener::bind(path))?;
-        Ok(Claim { listener, before, held: Some((path.to_owned(), lock)) })
+        let (listener, socket) = listen_at(path)?;
+        let path = path.to_owned();
+        Ok(Claim { listener, before, held: Some(Held { path, lock, socket }) })
+    }
+
+    /// Whether the socket has a name that may be removed.
+    pub fn is_named(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Makes the socket again if its name was removed, as cleaners of temporary files do. Returns
+    /// whether it was. What somebody else has put there is left alone.
+    ///
+    /// # Errors
+    /// As [`Claim::at`].
+    pub fn restore(&mut self) -> Result<bool, ClaimError> {
+        let Some(held) = &mut self.held else { return Ok(false) };
+        match identity(&held.path) {
+            Ok(found) if found == held.socket => return Ok(false),
+            Ok(_) => {
+                let text = "something else is in its place";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, text).into());
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            Err(_) => {}
+        }
+        let lock = held.lock.metadata()?;
+        let is_there = identity(&held.path.with_extension("lock"))
+            .is_ok_and(|found| found == (lock.dev(), lock.ino()));
+        if !is_there {
+            held.lock = lock_place(&held.path)?;
+        }
+        (self.listener, held.socket) = listen_at(&held.path)?;
+        Ok(true)
     }
 
     /// Takes over the listening socket that the system's manager made.
@@ -108,12 +152,38 @@ impl Claim {
 
     /// Leaves word for a next daemon of how many processes are here.
     pub fn note(&self, processes: usize) {
-        if let Some((path, lock)) = &self.held
+        if let Some(Held { path, lock, .. }) = &self.held
             && let Err(error) = lock.write_all_at(format!("{processes:<NOTE$}\n").as_bytes(), 0)
         {
             tracing::warn!("{}: {error}", path.with_extension("lock").display());
         }
     }
+}
+
+/// Makes the directory of a place if it is not there, and locks the place.
+fn lock_place(path: &Path) -> Result<File, ClaimError> {
+    let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
+    make_dir(dir)?;
+    check_socket_dir(dir)?;
+    let lock = open_lock(&path.with_extension("lock"))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(Errno::WOULDBLOCK) => Err(ClaimError::Taken),
+        Err(error) => Err(io::Error::from(error).into()),
+    }
+}
+
+/// Makes the socket. Who may come is decided by the directory; who comes is known by the kernel. A
+/// mode set afterwards could reach what somebody put in the socket's place.
+fn listen_at(path: &Path) -> io::Result<(Listener, Identity)> {
+    let listener = with_mask(0o111, || Listener::bind(path))?;
+    Ok((listener, identity(path)?))
+}
+
+/// Which file has a name. A link is not followed.
+fn identity(path: &Path) -> io::Result<Identity> {
+    let found = std::fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
 }
 
 /// Makes the directory if it is not there: for this user alone, or for everybody to enter if this
@@ -171,8 +241,9 @@ fn noted(lock: &File) -> Option<usize> {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some((path, _lock)) = &self.held {
-            // If it is gone already, all the better.
+        let Some(Held { path, socket, .. }) = &self.held else { return };
+        // If it is gone already, all the better; what somebody else put there is not ours.
+        if identity(path).is_ok_and(|found| found == *socket) {
             let _ = std::fs::remove_file(path);
         }
     }

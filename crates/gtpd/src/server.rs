@@ -61,6 +61,9 @@ pub struct Daemon {
     grace: Span,
     /// The last sign of life.
     beaten: Time,
+    /// When the socket's name was looked for last, and whether it could not be made again.
+    looked: Time,
+    displaced: bool,
     callers: BTreeMap<ClientId, Caller>,
     comers: Comers,
     spare: Spare,
@@ -105,6 +108,8 @@ const REST_MOST: Span = Span::from_millis(100);
 const REST_WAITING: Span = Span::from_millis(5);
 /// How often it gives a sign of life, looks at connections that only ask, and whether it is alone.
 const UPKEEP: Span = Span::from_millis(500);
+/// How often it looks whether its socket still has its name.
+const LOOK: Span = Span::from_secs(1);
 /// After so long without one it has stood still; processes leave it after two seconds.
 const STOOD_STILL: Span = Span::from_millis(1_500);
 /// Connections accepted in one turn: as many as can wait, so that a peer that connects without end
@@ -145,6 +150,8 @@ impl Daemon {
             work: Work::default(),
             grace: config.hub.grace,
             beaten: now,
+            looked: now,
+            displaced: false,
             callers: BTreeMap::new(),
             comers: Comers::default(),
             spare: Spare::new(),
@@ -184,6 +191,7 @@ impl Daemon {
                 return Ok(());
             }
             self.beat(now);
+            self.keep_place(now);
             self.accept(now);
             self.listen(now);
             self.note(now);
@@ -251,6 +259,25 @@ impl Daemon {
         self.hub.beat();
     }
 
+    /// Makes the socket again if somebody has removed its name: without one nobody new would come,
+    /// and no other daemon could begin.
+    fn keep_place(&mut self, now: Time) {
+        if !self.claim.is_named() || now.since(self.looked) < LOOK {
+            return;
+        }
+        self.looked = now;
+        let restored = self.claim.restore();
+        match &restored {
+            Ok(true) => tracing::warn!("the socket was removed, and is made again"),
+            Ok(false) => {}
+            Err(error) if !self.displaced => {
+                tracing::warn!("the socket was removed, and cannot be made again: {error}");
+            }
+            Err(_) => {}
+        }
+        self.displaced = restored.is_err();
+    }
+
     /// Rests, then waits for the next tick or for anybody.
     fn wait(&mut self, began: Time, rest: Span) -> io::Result<()> {
         sleep(rest)?;
@@ -260,7 +287,8 @@ impl Daemon {
             if needs_upkeep { (self.beaten + UPKEEP).max(began + rest) } else { Time::MAX };
         let upkeep = upkeep.min(self.beside.poll_timeout(&self.hub));
         let pages = self.pages.iter().map(Pages::poll_timeout).min().unwrap_or(Time::MAX);
-        let until = until.min(upkeep).min(pages);
+        let place = if self.claim.is_named() { self.looked + LOOK } else { Time::MAX };
+        let until = until.min(upkeep).min(pages).min(place);
         let mut fds = vec![PollFd::from_borrowed_fd(self.claim.listener().as_fd(), PollFlags::IN)];
         fds.extend(self.callers.values().map(|caller| {
             let what = if caller.list.is_some() { PollFlags::OUT } else { PollFlags::IN };
