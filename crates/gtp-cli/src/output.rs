@@ -46,10 +46,7 @@ pub fn never_wait() -> io::Result<()> {
     // Without standard output each line fails, and is remembered as lost.
     if let Ok(out) = out() {
         // A second call finds it set.
-        let _ = RESULTS.set(Lines::to(Patient(out), missing, |error| {
-            // Only the first is told.
-            let _ = LOST.set(lost_by(error));
-        })?);
+        let _ = RESULTS.set(Lines::to(Patient(out), missing, |error| lose(lost_by(error)))?);
     }
     Ok(())
 }
@@ -86,9 +83,14 @@ pub fn text_as_it_is(text: impl Display) -> Result<(), Failure> {
 /// lost is told by [`lost`].
 pub fn line_beside(text: impl Display) {
     if let Err(failure) = json(text) {
-        // Only the first is told.
-        let _ = LOST.set(failure);
+        lose(failure);
     }
+}
+
+/// Notes that output beside a job is lost, which makes the command fail at its end.
+pub fn lose(failure: Failure) {
+    // Only the first is told.
+    let _ = LOST.set(failure);
 }
 
 /// Why output that was written by [`line_beside`], or that waited in a queue, is lost, if it is.
@@ -157,8 +159,11 @@ fn out() -> io::Result<&'static File> {
     out.as_ref().ok_or_else(|| io::Error::other("it is closed"))
 }
 
+/// What errors call standard output.
+pub const NAME: &str = "standard output";
+
 fn named(error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("standard output: {error}"))
+    io::Error::new(error.kind(), format!("{NAME}: {error}"))
 }
 
 /// In one piece, so that lines of several processes do not mix.

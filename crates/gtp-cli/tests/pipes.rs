@@ -239,3 +239,28 @@ fn a_hangup_does_not_end_a_server() {
     signal(&server, Signal::TERM);
     assert!(server.0.wait().unwrap().success());
 }
+
+#[test]
+fn a_trace_that_cannot_be_written_is_told_and_makes_the_command_fail_at_its_end() {
+    let world = World::new();
+    let content = world.export("a", 300_000);
+    let server = world.serve("server", &["--public"]);
+    let args = ["get", &server.url("a"), "out", "--accept-new", "--trace", "/dev/full"];
+    let output = world.expect(4, &args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("/dev/full: No space left"), "{said}");
+    assert!(std::fs::read(world.path("out")).unwrap() == content);
+}
+
+#[test]
+fn data_for_a_standard_output_that_is_full_are_said_to_be_lost_there() {
+    let world = World::new();
+    world.export("a", 300_000);
+    let server = world.serve("server", &["--public"]);
+    let mut get = world.gtp("client", &["get", &server.url("a"), "-", "--accept-new"]);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = get.stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("standard output: no space left"), "{said}");
+}

@@ -101,6 +101,8 @@ impl BlockSink for DiscardSink {
 pub struct OrderedWriterSink<W> {
     arrivals: Arrivals,
     out: W,
+    /// What errors call it.
+    name: String,
     window_blocks: u64,
     next: u64,
     early: BTreeMap<u64, Vec<u8>>,
@@ -124,12 +126,19 @@ impl<W: Write + Send> OrderedWriterSink<W> {
         Ok(OrderedWriterSink {
             arrivals: Arrivals::new(manifest),
             out,
+            name: "the output".to_owned(),
             window_blocks: window_blocks.max(1),
             next: 0,
             early: BTreeMap::new(),
             bytes_written: 0,
             root: None,
         })
+    }
+
+    /// The same under another name than "the output" in errors.
+    pub fn called(mut self, name: &str) -> OrderedWriterSink<W> {
+        self.name = name.to_owned();
+        self
     }
 
     /// Gives the writer back.
@@ -154,7 +163,7 @@ impl<W: Write + Send> OrderedWriterSink<W> {
     }
 
     fn fail(&self, error: io::Error) -> SinkError {
-        SinkError::disk(self.arrivals.entry(0).path.as_str(), error)
+        SinkError::disk(&self.name, error)
     }
 }
 

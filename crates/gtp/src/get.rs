@@ -176,8 +176,13 @@ impl Get {
     }
 
     /// Writes the object, which must be one file, to a stream in order.
-    pub fn to_writer(mut self, out: impl Write + Send + 'static) -> Get {
-        self.place = Some(Place::Stream(Box::new(out)));
+    pub fn to_writer(self, out: impl Write + Send + 'static) -> Get {
+        self.to_writer_called("the output", out)
+    }
+
+    /// The same; errors call the stream by this name.
+    pub fn to_writer_called(mut self, name: &str, out: impl Write + Send + 'static) -> Get {
+        self.place = Some(Place::Stream { out: Box::new(out), name: name.to_owned() });
         self
     }
 

@@ -565,7 +565,7 @@ fn destination(get: Get, to: &Path, several: bool) -> Result<Get, Failure> {
         if several {
             return Err(usage("standard output takes one file"));
         }
-        return Ok(get.to_writer(output::Data::open()?));
+        return Ok(get.to_writer_called(output::NAME, output::Data::open()?));
     }
     let mut to = to.as_os_str().to_owned();
     if several && !to.as_bytes().ends_with(b"/") {

@@ -151,8 +151,8 @@ impl Shower {
                 People::Quiet => {}
             }
         }
-        if let Some(trace) = &mut self.trace {
-            trace.flush();
+        if let Some(Err(failure)) = self.trace.as_mut().map(Trace::flush) {
+            output::lose(failure);
         }
     }
 

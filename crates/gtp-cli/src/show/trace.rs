@@ -1,11 +1,12 @@
 //! Samples of every session, ten a second, as JSON lines in a file.
 //!
 //! A trace is for whoever studies a transfer afterwards: the same fields as in the progress of
-//! `--json`, with the time since the request. To lose it never costs the transfer.
+//! `--json`, with the time since the request. A full disk costs the trace, and makes the command
+//! fail at its end; it does not cost the transfer.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use gtp::{Failure, FailureKind, Progress};
 use serde_json::json;
@@ -15,15 +16,16 @@ use super::json;
 /// The file that samples go to.
 pub struct Trace {
     out: BufWriter<File>,
+    path: PathBuf,
+    /// Why samples are missing.
+    lost: Option<io::Error>,
 }
 
 impl Trace {
     /// Makes the file, or empties it.
     pub fn create(path: &Path) -> Result<Trace, Failure> {
-        let file = File::create(path).map_err(|error| {
-            Failure::new(FailureKind::Destination, format!("{}: {error}", path.display()))
-        })?;
-        Ok(Trace { out: BufWriter::new(file) })
+        let file = File::create(path).map_err(|error| failure(path, &error))?;
+        Ok(Trace { out: BufWriter::new(file), path: path.to_owned(), lost: None })
     }
 
     pub fn sample(&mut self, progress: &Progress) {
@@ -31,12 +33,25 @@ impl Trace {
         for share in &progress.sources {
             let mut sample = json::source(share);
             sample["seconds"] = json!(seconds);
-            // A full disk costs the trace, not the transfer.
-            let _ = writeln!(self.out, "{}", gtp_text::escape_json(&sample.to_string()));
+            let line = gtp_text::escape_json(&sample.to_string());
+            if let Err(error) = writeln!(self.out, "{line}") {
+                self.lost.get_or_insert(error);
+            }
         }
     }
 
-    pub fn flush(&mut self) {
-        let _ = self.out.flush();
+    /// Writes what waits.
+    ///
+    /// # Errors
+    /// Why samples are missing, if some are.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        match self.lost.take().map_or_else(|| self.out.flush(), Err) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(failure(&self.path, &error)),
+        }
     }
+}
+
+fn failure(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(FailureKind::Destination, format!("{}: {error}", path.display()))
 }

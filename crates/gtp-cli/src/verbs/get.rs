@@ -63,7 +63,7 @@ fn describe(args: &GetArgs, url: Url, dest: &str) -> Result<Get, Failure> {
     let mirrors = args.mirror.iter().chain(known).cloned();
     let mut get = mirrors.fold(Get::new(url.clone()), Get::mirror);
     get = match dest {
-        "-" => get.to_writer(output::Data::open()?),
+        "-" => get.to_writer_called(output::NAME, output::Data::open()?),
         path => get.to(path),
     };
     if args.replace {

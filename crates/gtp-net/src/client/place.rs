@@ -35,7 +35,12 @@ pub enum Place {
         naming: Naming,
     },
     /// A stream, in order; one file only.
-    Stream(Box<dyn Write + Send>),
+    Stream {
+        /// What takes the bytes.
+        out: Box<dyn Write + Send>,
+        /// What errors call it.
+        name: String,
+    },
     /// Whatever the caller makes.
     Sink(MakeSink),
 }
@@ -121,9 +126,9 @@ pub(super) fn open(
             };
             on_disk(&path, (options, &naming), url, manifest, recheck)
         }
-        Place::Stream(out) => {
+        Place::Stream { out, name } => {
             let sink = OrderedWriterSink::new(Arc::clone(manifest), out, EARLY_BLOCKS)?;
-            Ok(Placed { sink: Box::new(sink), shown: "-".into() })
+            Ok(Placed { sink: Box::new(sink.called(&name)), shown: "-".into() })
         }
         Place::Sink(make) => Ok(Placed { sink: make(manifest)?, shown: "-".into() }),
     }
