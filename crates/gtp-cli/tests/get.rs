@@ -280,3 +280,47 @@ fn the_last_event_of_several_objects_says_how_the_command_ends() {
     let last = events(&refused).pop().unwrap();
     assert_eq!((&last["event"], &last["exit_code"]), (&"error".into(), &4.into()));
 }
+
+#[test]
+fn a_symbolic_link_that_is_fetched_is_called_one() {
+    let world = World::new();
+    world.export("t/a", 10);
+    std::os::unix::fs::symlink("a", world.path("export/t/link")).unwrap();
+    let server = world.serve("server", &["--public"]);
+    let output = world.expect(3, &["get", &server.url("t/link"), "out", "--accept-new"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("t/link: is a symbolic link"), "{said}");
+}
+
+#[test]
+fn a_name_that_is_left_out_is_escaped_once_by_every_verb() {
+    let world = World::new();
+    for dir in ["export/t", "mine"] {
+        std::fs::create_dir_all(world.path(dir)).unwrap();
+        std::fs::write(world.path(dir).join("new\nline"), b"x").unwrap();
+        std::fs::write(world.path(dir).join("plain"), b"x").unwrap();
+    }
+    let server = common::writable(&world, &[]);
+    let (tree, root) = (server.url("t"), server.url(""));
+    let (sync, to) = (server.url("t/"), server.url("u"));
+    for (code, args) in [
+        (0, &["ls", &tree][..]),
+        (0, &["ls", &tree, "--json"]),
+        (12, &["get", &tree, "out"]),
+        (12, &["get", &tree, "out2", "--json"]),
+        (12, &["put", "mine", &root]),
+        (12, &["sync", &sync, "synced"]),
+        (12, &["sync", "mine/", &to]),
+    ] {
+        let output = world.expect(code, args);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        // A JSON string escapes the backslash once more.
+        let json = args.contains(&"--json");
+        let (right, wrong) = match json {
+            true => (r"new\\nline", r"new\\\\nline"),
+            false => (r"new\nline", r"new\\nline"),
+        };
+        assert!(said.contains(right) && !said.contains(wrong), "{args:?} {said}");
+    }
+}

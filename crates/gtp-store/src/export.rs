@@ -57,10 +57,17 @@ pub struct Scanned {
 /// Something that was not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Its path in the object, escaped for display.
-    pub path: String,
+    /// Its path in the object, as the file system has it.
+    pub path: Vec<u8>,
     /// Why.
     pub why: SkipReason,
+}
+
+impl Skipped {
+    /// Its path, escaped for display.
+    pub fn shown(&self) -> String {
+        gtp_text::of_bytes(&self.path)
+    }
 }
 
 /// Why something was not listed.
@@ -272,7 +279,7 @@ impl Export {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Lister::of_dir(&self.base, at.as_str(), depth, names),
             FileType::RegularFile => Ok(Lister::of_file(holder, name)),
-            FileType::Symlink => Err(SourceError::Missing { path: shown }),
+            FileType::Symlink => Err(SourceError::Link { path: shown }),
             _ => Err(SourceError::Special { path: shown }),
         }
     }

@@ -534,9 +534,9 @@ fn join(dir: &str, name: &[u8]) -> String {
 }
 
 fn skipped(path: &[u8], why: SkipReason) -> Skipped {
-    let path = escaped(&String::from_utf8_lossy(path));
-    tracing::debug!(%path, %why, "skipped");
-    Skipped { path, why }
+    let skipped = Skipped { path: path.to_owned(), why };
+    tracing::debug!(path = %skipped.shown(), %why, "skipped");
+    skipped
 }
 
 /// Checks that this process may read a file, by opening it if the system does not answer.

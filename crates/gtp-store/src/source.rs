@@ -98,6 +98,12 @@ pub enum SourceError {
         /// Escaped for display.
         path: String,
     },
+    /// It is a symbolic link.
+    #[error("{path}: is a symbolic link, which is neither followed nor carried")]
+    Link {
+        /// Escaped for display.
+        path: String,
+    },
     /// It is neither a regular file nor a directory.
     #[error("{path}: neither a regular file nor a directory")]
     Special {
@@ -151,6 +157,7 @@ impl SourceError {
         let path = match self {
             SourceError::Missing { path }
             | SourceError::Denied { path }
+            | SourceError::Link { path }
             | SourceError::Special { path }
             | SourceError::Read { path, .. } => path.clone(),
             SourceError::Changed { path } | SourceError::Grew { path } => path.to_string(),

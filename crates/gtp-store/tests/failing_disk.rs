@@ -177,9 +177,10 @@ fn unreadable_files_and_directories_of_a_source_are_listed_as_skipped() {
     open_to_all(&at("secret"), 0);
     open_to_all(&at("open"), 0o644);
     let scanned = as_nobody(|| Export::open(dir.path()).unwrap().scan(None).unwrap());
-    let mut skipped: Vec<_> = scanned.skipped.iter().map(|s| (s.path.as_str(), s.why)).collect();
+    let mut skipped: Vec<_> = scanned.skipped.iter().map(|s| (&s.path[..], s.why)).collect();
     skipped.sort_by_key(|(path, _)| *path);
-    assert_eq!(skipped, [("closed", SkipReason::Denied), ("secret", SkipReason::Denied)]);
+    let denied = SkipReason::Denied;
+    assert_eq!(skipped, [(&b"closed"[..], denied), (b"secret", denied)]);
     open_to_all(&at("closed"), 0o755);
 }
 

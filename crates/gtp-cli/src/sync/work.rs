@@ -242,7 +242,7 @@ impl<'a> Work<'a> {
         let mut is_whole = true;
         for left_out in &survey.left_out {
             is_whole &= !left_out.hides;
-            let text = format!("{}: {}", left_out.path, left_out.why);
+            let text = format!("{}: {}", left_out.shown(), left_out.why);
             match whose {
                 Whose::Source => self.trouble(&text),
                 // What cannot be carried does no harm there, unless it hides something.

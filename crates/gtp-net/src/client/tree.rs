@@ -168,8 +168,7 @@ impl TreeSession {
                         let why = connect::left_out(&[], &fault.text).text;
                         let hides =
                             fault.reason != Reason::Other || left_out.len() + 1 == SKIPPED_MAX;
-                        let path = crate::messages::printable(path);
-                        left_out.push(LeftOut { path, why, hides });
+                        left_out.push(LeftOut { path: path.clone(), why, hides });
                     }
                     Some(_) => {}
                     None => return Err(Failure::of_fault(&fault).about(&self.shown)),

@@ -177,6 +177,7 @@ impl Reading {
         let of_one_file = match error {
             SourceError::Missing { .. }
             | SourceError::Denied { .. }
+            | SourceError::Link { .. }
             | SourceError::Special { .. }
             | SourceError::Changed { .. }
             | SourceError::Grew { .. } => true,

@@ -227,7 +227,7 @@ impl From<SinkError> for Failure {
 impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Failure {
         let kind = match &error {
-            SourceError::Missing { .. } => FailureKind::Missing,
+            SourceError::Missing { .. } | SourceError::Link { .. } => FailureKind::Missing,
             SourceError::Denied { .. } => FailureKind::Destination,
             SourceError::Grew { .. } => FailureKind::Partial,
             SourceError::Changed { .. } | SourceError::NoRoom => FailureKind::Temporary,
@@ -245,7 +245,7 @@ impl From<SourceError> for Failure {
 /// What a peer is told about a source that fails here.
 pub(crate) fn reason_of_source(error: &SourceError) -> Reason {
     match error {
-        SourceError::Missing { .. } => Reason::Missing,
+        SourceError::Missing { .. } | SourceError::Link { .. } => Reason::Missing,
         SourceError::Denied { .. } => Reason::Permission,
         SourceError::Changed { .. } => Reason::Changed,
         SourceError::Grew { .. } => Reason::Other,

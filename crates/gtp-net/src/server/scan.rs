@@ -105,7 +105,7 @@ pub(super) fn skipped_fault(skipped: &Skipped) -> Message {
         SkipReason::Denied => Reason::Permission,
         SkipReason::Name(_) | SkipReason::Unreadable => Reason::Unreadable,
     };
-    let mut path = skipped.path.clone().into_bytes();
+    let mut path = skipped.path.clone();
     path.truncate(PATH_MAX);
     let text = PeerText::new(skipped.why.to_string());
     Message::Fault(Fault { reason, text, path: Some(path) })

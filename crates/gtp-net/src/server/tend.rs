@@ -546,7 +546,7 @@ fn short(all: &mut HashMap<u64, u64>, same: u64) -> u64 {
 /// What a client is told of something that is left out: the reason says whether it may hide more.
 fn fault_of(left_out: &LeftOut) -> Message {
     let reason = if left_out.hides { Reason::Unreadable } else { Reason::Other };
-    let mut path = left_out.path.clone().into_bytes();
+    let mut path = left_out.path.clone();
     path.truncate(PATH_MAX);
     let text = PeerText::new(left_out.why.clone());
     Message::Fault(Fault { reason, text, path: Some(path) })

@@ -12,7 +12,7 @@ use super::node::{ACL_NAMES, Node, NodeKind, XATTRS_BYTES_MAX, XATTRS_MAX, Xattr
 use super::tree::Replica;
 use crate::export::attributes;
 use crate::hash::Value;
-use crate::name::{NameError, RelPath, escaped};
+use crate::name::{NameError, RelPath};
 use crate::walk;
 
 /// What a survey looks at beside names, sizes, modes and times.
@@ -29,12 +29,19 @@ pub struct Asked {
 /// Something that is there and cannot be carried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Its path, escaped for display.
-    pub path: String,
+    /// Its path, as the file system has it.
+    pub path: Vec<u8>,
     /// Why, for people.
     pub why: String,
     /// Whether more may be there that nobody saw, so that nothing may be inferred from absence.
     pub hides: bool,
+}
+
+impl LeftOut {
+    /// Its path, escaped for display.
+    pub fn shown(&self) -> String {
+        gtp_text::of_bytes(&self.path)
+    }
 }
 
 /// What one step of a survey found.
@@ -331,8 +338,7 @@ fn identity(stat: &Stat) -> u64 {
 }
 
 fn left_out(path: &[u8], why: String, hides: bool) -> Surveyed {
-    let path = escaped(&String::from_utf8_lossy(path));
-    Surveyed::LeftOut(LeftOut { path, why, hides })
+    Surveyed::LeftOut(LeftOut { path: path.to_owned(), why, hides })
 }
 
 /// What the system says, without the number.

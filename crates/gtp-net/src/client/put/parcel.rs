@@ -109,7 +109,7 @@ fn open_path(path: &Path, skipped: &mut Vec<Failure>) -> Result<Item, Failure> {
     let scanned = Export::open(path)?.scan(None)?;
     for left_out in &scanned.skipped {
         let failure = Failure::new(FailureKind::Partial, left_out.why.to_string());
-        skipped.push(failure.about(&left_out.path));
+        skipped.push(failure.about(left_out.shown()));
     }
     let more = scanned.skipped_total.saturating_sub(scanned.skipped.len() as u64);
     if more > 0 {
