@@ -6,7 +6,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -276,6 +276,43 @@ fn where_one_ip_version_carries_no_datagrams_the_other_one_is_tried() {
     }
     assert_eq!(std::fs::read(world.path("out")).unwrap(), content);
     assert_eq!(std::fs::read(world.path("export").join("z")).unwrap(), bytes(300_000, 7));
+}
+
+/// Passes datagrams on to a server's port over IPv4, and none of its answers back.
+fn pass_one_way(near: UdpSocket, to: u16) {
+    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 65_536];
+        while let Ok(length) = near.recv(&mut buffer) {
+            // As on any way, some may be lost.
+            let _ = far.send_to(&buffer[..length], ("127.0.0.1", to));
+        }
+    });
+}
+
+#[test]
+fn where_datagrams_reach_a_server_and_none_comes_back_another_way_is_tried_in_time() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    let content = world.export("x", 300_000);
+    let serving = server_without_datagrams_over_ipv6(&world);
+    pass_one_way(UdpSocket::bind(("::1", serving.port)).unwrap(), serving.port);
+    let hosts = "::1 both.example\n127.0.0.1 both.example\n";
+    let url = format!("gtp://both.example:{}/x", serving.port);
+    let began = Instant::now();
+    let words = ["get", &url, "out", "--accept-new", "--json"];
+    let output = with_hosts(&world, hosts, &words).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+    assert!(said(&output).contains("over IPv6; trying IPv4"), "{}", said(&output));
+    assert_eq!(std::fs::read(world.path("out")).unwrap(), content);
+    let began = Instant::now();
+    let url = format!("gtp://[::1]:{}/x", serving.port);
+    let output = world.expect(11, &["get", &url, "out2", "--accept-new", "--udp", "only"]);
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert!(said(&output).contains("no UDP path"), "{}", said(&output));
 }
 
 #[test]

@@ -366,6 +366,13 @@ impl Gather {
         let failure = match source.silences.judge(source.url.host(), arrivals, took) {
             SilenceVerdict::Slow(failure) => failure,
             SilenceVerdict::NoPath => self.without_path(number),
+            SilenceVerdict::OneWay(failure) => {
+                let known = (self.terms.udp, source.revision);
+                match self.endpoint.is_closed_one_way(source.url.host(), known) {
+                    true => self.without_path(number),
+                    false => failure,
+                }
+            }
         };
         self.source_failed(number, failure)
     }

@@ -147,6 +147,19 @@ impl Endpoint {
         udp != Udp::Only && revision >= Revision::Fourth && !waits
     }
 
+    /// A prompt host has heard this end, which hears nothing of it. Returns whether the path is to
+    /// be called closed: the host has another IP version to try, or nothing but UDP is wanted.
+    /// Where neither is so, its next session is carried by its control connection, if it may be.
+    fn is_closed_one_way(&self, host: &HostAddress, (udp, revision): (Udp, Revision)) -> bool {
+        if udp == Udp::Only || self.has_choice(host) {
+            return true;
+        }
+        if revision >= Revision::Fourth {
+            self.families().note_way(host, Way::Control, self.host.clock().now());
+        }
+        false
+    }
+
     /// Notes that the data of `url` go by another way now, and returns what to tell the user. That
     /// UDP is not used because the user does not want it says nothing of the host.
     fn way_changed(&self, url: &Url, way: Way, udp: Udp) -> Event {

@@ -481,7 +481,14 @@ impl Attempt {
         let host = self.url.host();
         let failure = match self.silences.judge(host, arrivals, took) {
             Verdict::Slow(failure) => failure,
-            Verdict::NoPath => Failure::new(FailureKind::NoUdpPath, no_path_words(host)),
+            Verdict::OneWay(failure)
+                if !self.endpoint.is_closed_one_way(host, (self.terms.udp, self.revision)) =>
+            {
+                failure
+            }
+            Verdict::NoPath | Verdict::OneWay(_) => {
+                Failure::new(FailureKind::NoUdpPath, no_path_words(host))
+            }
         };
         let reason = match failure.is_temporary() {
             true => Reason::TimedOut,

@@ -31,6 +31,9 @@ const ONE_WAY_MOST: u32 = 2;
 pub(crate) enum Verdict {
     /// The path carries no datagrams.
     NoPath,
+    /// The server is prompt, has heard this end and is not heard: the path carries nothing back,
+    /// or the server is slow. Where there is another way to try, that is tried.
+    OneWay(Failure),
     /// The server is slow: another attempt may do.
     Slow(Failure),
 }
@@ -120,9 +123,10 @@ impl Silences {
             Arrivals::Unread => slow("it does not keep up with the datagrams that come".into()),
             Arrivals::Some => {
                 self.one_way += 1;
+                let why = "datagrams reach it, and it does not answer them in time";
                 match self.one_way > ONE_WAY_MOST {
                     true => Verdict::NoPath,
-                    false => slow("datagrams reach it, and it does not answer them in time".into()),
+                    false => Verdict::OneWay(self::slow(host, why)),
                 }
             }
         }
@@ -162,7 +166,7 @@ mod tests {
     fn is_slow(silences: &mut Silences, arrivals: Arrivals, took_ms: u64) -> bool {
         match silences.judge(&host(), arrivals, Span::from_millis(took_ms)) {
             Verdict::NoPath => false,
-            Verdict::Slow(failure) => {
+            Verdict::Slow(failure) | Verdict::OneWay(failure) => {
                 assert!(failure.is_temporary() && failure.text.contains("is slow"), "{failure}");
                 true
             }

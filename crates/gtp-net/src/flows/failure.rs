@@ -169,7 +169,6 @@ impl From<ControlError> for Failure {
             ControlError::NotGtp(_)
             | ControlError::Version(_)
             | ControlError::Host(_)
-            | ControlError::Trust(_)
             | ControlError::NotProved(_)
             | ControlError::KeyRefused
             | ControlError::NotAuthorised(_) => FailureKind::Authentication,

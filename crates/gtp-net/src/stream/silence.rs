@@ -190,7 +190,7 @@ impl Silence {
             Asked::GivenUp => {
                 Judged::Fail(match Silences::default().judge(&caller.host, arrivals, took) {
                     Verdict::NoPath => caller.no_path(),
-                    Verdict::Slow(failure) => failure,
+                    Verdict::Slow(failure) | Verdict::OneWay(failure) => failure,
                 })
             }
         })
