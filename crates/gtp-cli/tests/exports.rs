@@ -89,6 +89,8 @@ fn an_export_that_is_switched_or_removed_under_a_running_server_is_noticed_at_th
     assert!(said(&listed).contains("not there at present"), "{}", said(&listed));
     let got = world.expect(5, &["get", &server.url("file"), "-", "--retry-for", "1s"]);
     assert!(said(&got).contains("not there at present"), "{}", said(&got));
+    let synced = world.expect(5, &["sync", &server.url(""), "out", "--retry-for", "1s"]);
+    assert!(said(&synced).contains("not there at present"), "{}", said(&synced));
     fs::create_dir(world.path("current")).unwrap();
     fs::write(world.path("current/file"), "third").unwrap();
     fetch(0, "third");

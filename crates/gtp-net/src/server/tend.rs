@@ -17,7 +17,7 @@ use tokio::task::JoinError;
 
 use super::scan::wait;
 use super::session::{Client, Ending};
-use super::walks::{self, Pace};
+use super::walks::{self, GONE, Pace};
 use super::{Change, Changes, Shared, Stop};
 use crate::control::{BARE_ADDRESS, ControlError};
 use crate::flows::tree::{asked, deed, holder, name, node_bytes, node_to_wire, small_file};
@@ -51,7 +51,11 @@ async fn tend(shared: &Arc<Shared>, mut client: Client) -> Result<Parting, Failu
         Ok(replica) => replica,
         Err(error) => {
             let failure = Failure::new(FailureKind::Temporary, error.to_string());
-            client.channel.refuse(Reason::Busy, "what this server exports is no directory").await;
+            let text = match error.kind() {
+                std::io::ErrorKind::NotFound => GONE,
+                _ => "what this server exports is no directory",
+            };
+            client.channel.refuse(Reason::Busy, text).await;
             return Err(failure);
         }
     };
