@@ -261,3 +261,21 @@ fn a_put_replaces_its_own_leftovers_of_another_object() {
     assert_eq!(fs::read(world.path("export/f")).unwrap(), b"content");
     assert!(!world.path("export/f.gtp-part").exists());
 }
+
+#[test]
+fn several_objects_that_go_to_no_directory_are_refused_alike_by_put_and_get() {
+    let world = World::new();
+    world.export("a", 10);
+    world.export("b", 10);
+    for name in ["x", "y"] {
+        std::fs::write(world.path(name), b"x").unwrap();
+    }
+    let server = common::writable(&world, &[]);
+    let (a, b, new) = (server.url("a"), server.url("b"), server.url("new"));
+    for args in [["put", "x", "y", &new], ["get", &a, &b, "new"]] {
+        let output = world.expect(4, &args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("several objects need a directory"), "{said}");
+    }
+    assert!(!world.path("new").exists() && !world.path("export/new").exists());
+}

@@ -79,7 +79,7 @@ pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
     }
     if items.len() > 1 && aim.end == End::Name && aim.there != Some(RootKind::Dir) {
         let text = "several objects need a directory: end the address with a slash";
-        return Err(Failure::new(FailureKind::Usage, text));
+        return Err(Failure::new(FailureKind::Destination, text));
     }
     let bundle = Bundle::new(items.into_iter().map(Item::part).collect());
     let bundle = bundle.map_err(|why| Failure::new(FailureKind::Usage, why.to_string()))?;
