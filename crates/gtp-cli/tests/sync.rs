@@ -760,3 +760,28 @@ fn of_a_disk_image_whose_hundredth_block_changed_a_thirtieth_travels_at_most() {
         assert!(same.success(), "{}", copy.display());
     }
 }
+
+#[test]
+fn modes_are_set_where_there_is_no_proc() {
+    if !common::require_root() {
+        return;
+    }
+    let world = World::new();
+    let mode =
+        |path: &str| std::fs::metadata(world.path(path)).unwrap().permissions().mode() & 0o7777;
+    std::fs::create_dir_all(world.path("s/d")).unwrap();
+    for (name, bits) in [("f", 0o604), ("d/g", 0o600), ("d", 0o711)] {
+        let path = world.path("s").join(name);
+        if name != "d" {
+            std::fs::write(&path, b"x").unwrap();
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(bits)).unwrap();
+    }
+    let gtp = world.gtp("client", &["sync", "s/", "out"]);
+    let mut hidden = Command::new("unshare");
+    hidden.args(["--mount", "sh", "-c", "mount -t tmpfs none /proc && exec \"$0\" \"$@\""]);
+    hidden.arg(gtp.get_program()).args(gtp.get_args()).current_dir(world.path("."));
+    let output = hidden.env("GTP_CONFIG_DIR", world.path("client")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((mode("out/f"), mode("out/d/g"), mode("out/d")), (0o604, 0o600, 0o711));
+}

@@ -390,13 +390,26 @@ fn set(root: &OwnedFd, dress: &Dress) -> Result<(), String> {
         if let Some(mode) = dress.mode {
             // After the lists, which change the bits of the group.
             let mode = Mode::from_raw_mode(mode & 0o777);
-            note("mode", chmodat(rustix::fs::CWD, &*path, mode, AtFlags::empty()));
+            note("mode", set_mode((&dir, name), &path, mode));
         }
     }
     if let Some(mtime) = dress.mtime {
         note("time", utimensat(&dir, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW));
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+}
+
+/// Sets the mode of what `path` is the kernel's name for; without `/proc` there are no such names,
+/// and what has this name in the directory is opened for it.
+fn set_mode((dir, name): (&OwnedFd, &str), path: &str, mode: Mode) -> Result<(), Errno> {
+    match chmodat(rustix::fs::CWD, path, mode, AtFlags::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+            let opened = walk::open(dir.as_fd(), name, flags, Mode::empty())?;
+            rustix::fs::fchmod(&opened, mode)
+        }
+        done => done,
+    }
 }
 
 /// Makes the attributes of one kind those that are wanted.
