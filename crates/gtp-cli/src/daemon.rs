@@ -253,6 +253,16 @@ fn first_of<T>(
                 io::ErrorKind::PermissionDenied | io::ErrorKind::WouldBlock => {
                     trouble.get_or_insert(format!("{}: {e}", place.display()));
                 }
+                io::ErrorKind::TimedOut | io::ErrorKind::ConnectionReset => {
+                    let text = format!("{}: {e}", place.display());
+                    return Err(Failure::new(FailureKind::Temporary, text));
+                }
+                io::ErrorKind::InvalidData => {
+                    return Err(Failure::new(
+                        FailureKind::Other,
+                        format!("{}: {e}", place.display()),
+                    ));
+                }
                 // A daemon is there: what it refuses is not another's to do.
                 _ => return Err(Failure::new(FailureKind::Other, e.to_string())),
             },

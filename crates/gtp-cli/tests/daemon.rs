@@ -699,3 +699,40 @@ fn a_daemon_refuses_options_that_contradict_each_other_or_name_nothing() {
         assert!(!ended.stderr.is_empty(), "{args:?}");
     }
 }
+
+/// Answers whoever comes to a daemon's place in this way, for ever.
+fn pretend(socket: &Path, answer: impl Fn(gtp_share::Connection) + Send + 'static) {
+    std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
+    let listener = gtp_share::Listener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        loop {
+            match listener.accept().unwrap() {
+                Some(connection) => answer(connection),
+                None => std::thread::yield_now(),
+            }
+        }
+    });
+}
+
+#[test]
+fn what_answers_as_no_daemon_does_is_named_and_one_that_hangs_up_is_code_5() {
+    let world = World::new();
+    let (garbage, gone) = (world.path("garbage/s"), world.path("gone/s"));
+    pretend(&garbage, |connection| {
+        assert!(connection.wait(None).unwrap());
+        connection.send(b"220 ready", &[]).unwrap();
+    });
+    pretend(&gone, drop);
+    for (socket, code, words) in
+        [(&garbage, 1, "does not answer as a daemon does"), (&gone, 5, "has ended the connection")]
+    {
+        let place = socket.display().to_string();
+        for args in [
+            &["sessions", "--daemon", &place][..],
+            &["set", "1", "--weight", "2", "--daemon", &place],
+        ] {
+            let said = String::from_utf8(world.expect(code, args).stderr).unwrap();
+            assert!(said.contains(words) && said.contains(&place), "{args:?} {said}");
+        }
+    }
+}

@@ -210,11 +210,23 @@ fn is_believed(owner: u32, own: u32, dir: Option<u32>) -> bool {
 
 /// One question and its answer.
 fn ask(connection: &Connection, request: &Request) -> io::Result<(Answer, Vec<OwnedFd>)> {
-    connection.send(&serde_json::to_vec(request)?, &[])?;
+    connection.send(&serde_json::to_vec(request)?, &[]).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => ended(),
+        _ => error,
+    })?;
     let mut buffer = vec![0; MESSAGE_MOST];
     let (length, fds) = next(connection, &mut buffer)?;
-    Ok((serde_json::from_slice(&buffer[..length])?, fds))
+    let answer = serde_json::from_slice(&buffer[..length]);
+    Ok((answer.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, NO_DAEMON))?, fds))
 }
+
+fn ended() -> io::Error {
+    let text = "the daemon has ended the connection";
+    io::Error::new(io::ErrorKind::ConnectionReset, text)
+}
+
+/// What is said of an answer that no daemon gives.
+const NO_DAEMON: &str = "what listens there does not answer as a daemon does";
 
 /// The next packet: its length and what came with it.
 fn next(connection: &Connection, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
@@ -225,10 +237,7 @@ fn next(connection: &Connection, buffer: &mut [u8]) -> io::Result<(usize, Vec<Ow
         match connection.receive(buffer)? {
             Incoming::Message(length, fds) => return Ok((length, fds)),
             Incoming::Nothing => {}
-            Incoming::End => {
-                let text = "the daemon has ended the connection";
-                return Err(io::Error::new(io::ErrorKind::ConnectionReset, text));
-            }
+            Incoming::End => return Err(ended()),
         }
     }
 }
