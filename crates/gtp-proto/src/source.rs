@@ -439,7 +439,7 @@ impl SourceSession {
     pub fn path_bound(&self) -> Rate {
         match self.kept {
             Kept::ByPathBound => self.path.bound(),
-            Kept::ByCarrier | Kept::ByNobody => Rate::UNLIMITED,
+            Kept::ByCarrier | Kept::ByNothing => Rate::UNLIMITED,
         }
     }
 

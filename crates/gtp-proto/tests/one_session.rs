@@ -116,9 +116,9 @@ fn a_session_whose_carrier_keeps_it_to_the_path_has_no_bound_of_its_own_until_it
 }
 
 #[test]
-fn a_session_that_nobody_keeps_to_the_path_sends_what_both_ends_allow_whatever_is_lost() {
+fn a_session_that_nothing_keeps_to_the_path_sends_what_both_ends_allow_whatever_is_lost() {
     let (mut world, flow) = one(60, 0.0, Some((300, 20)), Rate::from_mbps(400));
-    world.flows[flow].source.set_kept(Kept::ByNobody);
+    world.flows[flow].source.set_kept(Kept::ByNothing);
     world.run_for(Span::from_secs(4));
     let before = *world.links[3].stats();
     world.run_for(Span::from_secs(2));

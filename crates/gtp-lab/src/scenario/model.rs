@@ -115,7 +115,7 @@ impl PathBound {
     pub const fn kept(self) -> Kept {
         match self {
             PathBound::On => Kept::ByPathBound,
-            PathBound::Off => Kept::ByNobody,
+            PathBound::Off => Kept::ByNothing,
         }
     }
 }

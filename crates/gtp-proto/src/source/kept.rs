@@ -1,4 +1,7 @@
 //! What keeps a session to what its path carries.
+//!
+//! The session's world says so, because it knows what carries the datagrams. This module must not
+//! know how a path is measured.
 
 /// What keeps a session to what its path carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,7 +12,7 @@ pub enum Kept {
     /// What carries its datagrams, which pushes back and has a congestion control of its own: see
     /// [`Supplied::NoRoom`](super::Supplied::NoRoom).
     ByCarrier,
-    /// Nobody: after the ramp it sends what both ends allow, whatever the path shows. This harms
-    /// nobody only where nobody else uses the path.
-    ByNobody,
+    /// Nothing: after the ramp it sends what both ends allow, whatever the path shows. Only on a
+    /// path that is its own is this harmless.
+    ByNothing,
 }

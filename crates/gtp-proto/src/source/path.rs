@@ -16,7 +16,7 @@ impl SourceSession {
     /// Whether it can be one of a group: where one end decides alone, or the thesis's law is run,
     /// or the path does not bound the session, nobody else has a say.
     pub(crate) fn may_share_path(&self) -> bool {
-        if self.kept == Kept::ByNobody {
+        if self.kept == Kept::ByNothing {
             return false;
         }
         match self.config.law {
