@@ -11,8 +11,6 @@ use std::net::IpAddr;
 use gtp::{FailureKind, Fingerprint};
 use serde::{Deserialize, Serialize};
 
-use super::paths;
-
 /// What a line begins with; the number is the version of this exchange.
 pub const MARK: &str = "gtp-hello/1 ";
 
@@ -361,13 +359,18 @@ pub fn with_abilities(version: &str, abilities: &[Ability]) -> String {
     format!("{version}{sign}{}", words.join("."))
 }
 
+/// Whether a path stands for the content of a directory: it ends in a slash, a dot or nothing.
+pub fn is_content(path: &str) -> bool {
+    matches!(path.rsplit('/').next(), None | Some("" | "." | "..")) || path == "~"
+}
+
 /// Parts the objects that were found for these paths: first those that lie directly beneath what is
 /// exported under the names that they were asked for by, which one bundle holds, then the others.
 /// There are none of the first kind, or two at least.
 pub fn part<'o>(paths: &[String], found: &'o [Object]) -> (Vec<&'o Object>, Vec<&'o Object>) {
-    let is_content = |index| paths.get(index).is_none_or(|path: &String| paths::is_content(path));
+    let has_content = |index| paths.get(index).is_none_or(|path: &String| is_content(path));
     let fits = |object: &&Object| {
-        !is_content(object.index) && object.path == object.name && !object.path.contains('/')
+        !has_content(object.index) && object.path == object.name && !object.path.contains('/')
     };
     let (together, others): (Vec<_>, Vec<_>) = found.iter().partition(fits);
     match together.len() {

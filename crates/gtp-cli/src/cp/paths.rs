@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use glob::{MatchOptions, Pattern};
 use gtp::{Failure, FailureKind};
 
+pub use super::hello::is_content;
 use super::hello::{OBJECTS_MAX, Object};
 
 /// What is to be exported, and what in it was asked for.
@@ -20,11 +21,6 @@ use super::hello::{OBJECTS_MAX, Object};
 pub struct Found {
     pub root: PathBuf,
     pub objects: Vec<Object>,
-}
-
-/// Whether a path stands for the content of a directory: it ends in a slash, a dot or nothing.
-pub fn is_content(path: &str) -> bool {
-    matches!(path.rsplit('/').next(), None | Some("" | "." | "..")) || path == "~"
 }
 
 /// What a path asks for by its last part: whether an object of this name may be the answer.
