@@ -195,7 +195,7 @@ pub trait Disk: Send {
 }
 
 /// The bits of a mode that are compared with what was asked for.
-const PERMISSIONS: u32 = 0o777;
+pub(crate) const PERMISSIONS: u32 = 0o777;
 
 /// Names of a directory that are looked at to count some of them: a few hundredths of a second.
 const NAMES_SEEN: usize = 100_000;
@@ -683,7 +683,7 @@ fn replace_by_link(holder: BorrowedFd<'_>, from: &str, to: &str) -> Result<(), E
 
 /// The bits that this process takes from the mode of everything it makes. Asking for them means
 /// setting them; for that moment all are taken.
-fn umask() -> u32 {
+pub(crate) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
         let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777));

@@ -8,8 +8,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Mode, OFlags, fsync, renameat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fsync, renameat, statat, unlinkat};
 
+use crate::disk::{PERMISSIONS, umask};
 use crate::name::{PART_SUFFIX, RelPath, beside};
 use crate::walk;
 
@@ -37,8 +38,8 @@ impl StreamedFile {
         }
         let part = beside(name.as_str(), &format!(".{tag:016x}{PART_SUFFIX}"));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
-        // The umask takes off what new files do not get.
-        let file = walk::open(dir.as_fd(), &part, flags, Mode::from_raw_mode(0o666))?;
+        // Who may read it is said when it gets its name.
+        let file = walk::open(dir.as_fd(), &part, flags, Mode::from_raw_mode(0o600))?;
         let file = File::from(file);
         Ok(StreamedFile { dir, part, name, file, bytes: 0, is_placed: false })
     }
@@ -58,12 +59,22 @@ impl StreamedFile {
         self.bytes
     }
 
-    /// Gives the file its name, in place of a file that has it, once its bytes are on the disk.
+    /// Waits until the bytes survive a loss of power.
+    ///
+    /// # Errors
+    /// What syncing says.
+    pub fn settle(&self) -> io::Result<()> {
+        Ok(fsync(&self.file)?)
+    }
+
+    /// Gives the file its name once its bytes are on the disk. It takes the place and the
+    /// permissions of a file that has the name; a new file gets those that the umask leaves.
     ///
     /// # Errors
     /// What syncing and renaming say; the part file is removed then.
     pub fn place(mut self) -> io::Result<()> {
-        fsync(&self.file)?;
+        self.dress();
+        self.settle()?;
         renameat(&self.dir, &*self.part, &self.dir, self.name.as_str())?;
         self.is_placed = true;
         // A handle that only names the directory cannot be synced.
@@ -73,6 +84,18 @@ impl StreamedFile {
             tracing::debug!(%error, "a directory was not synced");
         }
         Ok(())
+    }
+
+    /// Gives the part file the permissions that the file is to have.
+    fn dress(&self) {
+        let there = statat(&self.dir, self.name.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok();
+        let is_file = |mode: &u32| FileType::from_raw_mode(*mode) == FileType::RegularFile;
+        let replaced = there.map(|stat| stat.st_mode).filter(is_file);
+        let mode = replaced.map_or(0o666 & !umask(), |mode| mode & PERMISSIONS);
+        // Some file systems keep no permissions; then the file stays its owner's.
+        if let Err(error) = fchmod(&self.file, Mode::from_raw_mode(mode)) {
+            tracing::debug!(%error, "a file's permissions were not set");
+        }
     }
 }
 
@@ -89,6 +112,9 @@ impl Drop for StreamedFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
 
     fn begin(dir: &std::path::Path, name: &str) -> io::Result<StreamedFile> {
@@ -113,6 +139,29 @@ mod tests {
         file.place().unwrap();
         assert_eq!(std::fs::read(dir.path().join("a")).unwrap(), b"new content");
         assert_eq!(names(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn it_keeps_the_permissions_of_the_file_that_it_replaces_and_is_private_until_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |name: &str| dir.path().join(name).metadata().unwrap().mode() & 0o7777;
+        let set =
+            |mode| std::fs::set_permissions(dir.path().join("a"), Permissions::from_mode(mode));
+        std::fs::write(dir.path().join("a"), "old").unwrap();
+        std::fs::write(dir.path().join("b"), "as the umask has it").unwrap();
+        for (before, after) in [(0o600, 0o600), (0o4755, 0o755), (0o444, 0o444)] {
+            set(before).unwrap();
+            let file = begin(dir.path(), "a").unwrap();
+            assert_eq!(mode(&file.part), 0o600);
+            file.place().unwrap();
+            assert_eq!(mode("a"), after);
+        }
+        begin(dir.path(), "new").unwrap().place().unwrap();
+        assert_eq!(mode("new"), mode("b"));
+        // A link has no permissions of its own; it goes.
+        std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
+        begin(dir.path(), "link").unwrap().place().unwrap();
+        assert_eq!(mode("link"), mode("b"));
     }
 
     #[test]

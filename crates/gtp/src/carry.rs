@@ -5,7 +5,7 @@
 
 use std::io;
 
-use gtp_net::stream::{Frame, FrameReader, FrameWriter, StreamReader, StreamWriter};
+use gtp_net::stream::{Frame, FrameReader, FrameWriter, StreamReader, StreamWriter, Unended};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// How one direction ended.
@@ -23,9 +23,9 @@ pub enum Carried {
 /// the reader fails, or this is dropped before, no end is said, and the caller breaks the
 /// connection off.
 pub async fn say(mut from: impl AsyncRead + Unpin, writer: StreamWriter) -> Carried {
-    let mut unended = Unended(Some(writer));
+    let mut unended = Unended::new(writer);
     let mut chunk = vec![0; CHUNK];
-    while let Some(writer) = &mut unended.0 {
+    while let Some(writer) = unended.get_mut() {
         let count = match from.read(&mut chunk).await {
             Ok(0) => break,
             Ok(count) => count,
@@ -35,9 +35,7 @@ pub async fn say(mut from: impl AsyncRead + Unpin, writer: StreamWriter) -> Carr
             return Carried::Broken(error);
         }
     }
-    if let Some(writer) = unended.0.take() {
-        writer.finish();
-    }
+    unended.finish();
     Carried::Whole
 }
 
@@ -48,9 +46,9 @@ pub async fn say_frames(
     writer: FrameWriter,
     size: u64,
 ) -> Carried {
-    let mut unended = Unended(Some(writer));
+    let mut unended = Unended::new(writer);
     let mut frame = Vec::new();
-    while let Some(writer) = &mut unended.0 {
+    while let Some(writer) = unended.get_mut() {
         frame.clear();
         match (&mut from).take(size).read_to_end(&mut frame).await {
             Ok(0) => break,
@@ -61,9 +59,7 @@ pub async fn say_frames(
             return Carried::Broken(error);
         }
     }
-    if let Some(writer) = unended.0.take() {
-        writer.finish();
-    }
+    unended.finish();
     Carried::Whole
 }
 
@@ -90,34 +86,6 @@ pub async fn hear_frames<W: AsyncWrite + Unpin>(
         };
         if let Err(error) = written.await {
             return Carried::Left(error);
-        }
-    }
-}
-
-/// A writer whose end was not read yet: dropped, it says none.
-struct Unended<W: Abandon>(Option<W>);
-
-/// What can be let go of without an end.
-trait Abandon {
-    fn abandon(self);
-}
-
-impl Abandon for StreamWriter {
-    fn abandon(self) {
-        StreamWriter::abandon(self);
-    }
-}
-
-impl Abandon for FrameWriter {
-    fn abandon(self) {
-        FrameWriter::abandon(self);
-    }
-}
-
-impl<W: Abandon> Drop for Unended<W> {
-    fn drop(&mut self) {
-        if let Some(writer) = self.0.take() {
-            writer.abandon();
         }
     }
 }

@@ -59,8 +59,9 @@ impl Put {
     }
 
     /// Sends what is read, to its end, as a file whose path the address is. The file has its name
-    /// once all of it is there. If the input fails, the transfer is stopped or the connection
-    /// breaks, nothing is kept: a stream cannot be resumed.
+    /// once all of it is there, and the permissions of a file that it replaces. If the input fails,
+    /// or the transfer is stopped or the connection breaks before the end has been sent, nothing is
+    /// kept: a stream cannot be resumed.
     pub fn from_reader(input: impl AsyncRead + Send + Unpin + 'static, url: Url) -> Put {
         Put::of(What::Stream(Box::new(input)), url)
     }

@@ -2,10 +2,11 @@
 //!
 //! A stream carries it, and the server gives the file its name when the stream's end is there. What
 //! was read once cannot be read again, so a connection that breaks later is not made anew. An input
-//! that fails, and a transfer that is stopped, leave nothing at the server.
+//! that fails, and a transfer that is stopped before the end has been sent, leave nothing at the
+//! server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gtp_alloc::{Span, Time};
 use gtp_store::RootKind;
@@ -18,7 +19,9 @@ use super::{Endpoint, LOOK_SPAN, Monitor, Terms, Udp, Url, back_off, stopped};
 use crate::engine::{Law, Way};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{PATH_MAX, PUT_SERVICE};
-use crate::stream::{Line, Stream, StreamWriter, Verdict, WINDOW, connect_to};
+use crate::stream::{
+    Breaking, Line, Stream, StreamReader, StreamWriter, Unended, Verdict, WINDOW, connect_to,
+};
 
 /// Where the bytes of a stream come from.
 pub type Input = Box<dyn AsyncRead + Send + Unpin>;
@@ -33,8 +36,8 @@ pub struct PourRequest {
     pub terms: Terms,
 }
 
-/// Sends what is read to a server, which makes a file of it. Dropping the future gives it up, and
-/// nothing is kept.
+/// Sends what is read to a server, which makes a file of it. Dropping the future gives it up:
+/// unless the end of the input has been sent by then, nothing is kept.
 ///
 /// # Errors
 /// [`FailureKind::Usage`] if the address is a directory's or the control law is not for streams,
@@ -50,21 +53,24 @@ pub async fn pour(
     let clock = endpoint.host().clock();
     let (began, udp) = (clock.now(), terms.udp);
     let pouring = Pouring { endpoint, url, udp, monitor, clock, began };
-    let mut stop = pouring.monitor.stop.clone();
-    let stream = tokio::select! {
-        stream = pouring.connect(&terms) => stream?,
-        kind = stopped(&mut stop) => return Err(Failure::new(kind, STOPPED)),
+    let (mut stop, said) = (pouring.monitor.stop.clone(), Said::default());
+    let begun = tokio::select! {
+        begun = pouring.connect(&terms) => begun?,
+        kind = stopped(&mut stop) => return Err(said.failure(kind, STOPPED)),
     };
-    let line = stream.line().clone();
+    let Begun { reader, writer, breaking, line } = begun;
     pouring.tell_started();
     let poured = tokio::select! {
-        poured = pouring.run(stream, input) => poured,
-        kind = stopped(&mut stop) => Err(Failure::new(kind, STOPPED)),
+        poured = pouring.run(reader, say(input, writer, &said), &line, &said) => poured,
+        kind = stopped(&mut stop) => Err(said.failure(kind, STOPPED)),
     };
     match poured {
-        Ok(bytes) => Ok(pouring.outcome(&line, bytes)),
+        Ok(bytes) => {
+            breaking.keep();
+            Ok(pouring.outcome(&line, bytes))
+        }
         Err(failure) => {
-            line.abort();
+            drop(breaking);
             // The server hears why before this process may end.
             line.over().await;
             Err(failure)
@@ -93,6 +99,22 @@ fn check(url: &Url, terms: &Terms) -> Result<(), Failure> {
     }
 }
 
+/// A connection on which no end has been said. Dropped, it is abandoned and broken off.
+struct Begun {
+    reader: StreamReader,
+    writer: Unended<StreamWriter>,
+    breaking: Breaking,
+    line: Line,
+}
+
+impl Begun {
+    fn new(stream: Stream) -> Begun {
+        let (reader, writer, line) = stream.into_split();
+        let (writer, breaking) = (Unended::new(writer), Breaking::new(&line));
+        Begun { reader, writer, breaking, line }
+    }
+}
+
 struct Pouring {
     endpoint: Arc<Endpoint>,
     url: Url,
@@ -104,12 +126,12 @@ struct Pouring {
 
 impl Pouring {
     /// Connects, and tries again for as long as patience lasts: nothing has been read so far.
-    async fn connect(&self, terms: &Terms) -> Result<Stream, Failure> {
+    async fn connect(&self, terms: &Terms) -> Result<Begun, Failure> {
         let service = [PUT_SERVICE, self.url.path()].concat();
         let mut tries = 0;
         loop {
             let failure = match self.attempt(terms, &service).await {
-                Ok(stream) => return Ok(stream),
+                Ok(begun) => return Ok(begun),
                 Err(failure) => failure,
             };
             let quiet = gtp_sys::clock::duration(self.clock.now().since(self.began));
@@ -125,11 +147,12 @@ impl Pouring {
     }
 
     /// Connects, and waits until datagrams get through.
-    async fn attempt(&self, terms: &Terms, service: &[u8]) -> Result<Stream, Failure> {
+    async fn attempt(&self, terms: &Terms, service: &[u8]) -> Result<Begun, Failure> {
         let stream = connect_to(&self.endpoint, &self.url, service, terms, WINDOW).await?;
-        match stream.line().opened().await {
-            true => Ok(stream),
-            false => Err(broke(stream.line())),
+        let begun = Begun::new(stream);
+        match begun.line.opened().await {
+            true => Ok(begun),
+            false => Err(broke(&begun.line)),
         }
     }
 
@@ -142,35 +165,41 @@ impl Pouring {
         });
     }
 
-    /// Sends the input, and returns its bytes once the file is in place.
-    async fn run(&self, stream: Stream, input: Input) -> Result<u64, Failure> {
-        let (mut reader, writer, line) = stream.into_split();
+    /// Waits until the input is sent and the file is in place, and returns its bytes.
+    async fn run(
+        &self,
+        mut reader: StreamReader,
+        saying: impl Future<Output = Result<(), Unsaid>>,
+        line: &Line,
+        said: &Said,
+    ) -> Result<u64, Failure> {
         let mut look = tokio::time::interval(LOOK_SPAN);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let said = AtomicU64::new(0);
-        let mut saying = std::pin::pin!(say(input, writer, &said));
+        let mut saying = std::pin::pin!(saying);
         let mut hearing = std::pin::pin!(Verdict::hear(&mut reader));
-        let (mut is_said, mut verdict, mut way) = (false, None, Way::Udp);
-        while verdict.is_none() {
+        let (mut is_saying, mut way) = (true, Way::Udp);
+        let verdict = loop {
             tokio::select! {
-                ended = &mut saying, if !is_said => match ended {
-                    Ok(()) => is_said = true,
+                ended = &mut saying, if is_saying => match ended {
                     Err(Unsaid::Input(error)) => return Err(unread(&error)),
-                    // The server may have said why.
-                    Err(Unsaid::Broken) => is_said = true,
+                    // Of a break the server may have said why.
+                    Ok(()) | Err(Unsaid::Broken) => is_saying = false,
                 },
-                heard = &mut hearing => verdict = Some(heard),
-                _ = look.tick() => self.look(&line, said.load(Ordering::Relaxed), &mut way),
+                heard = &mut hearing => break heard,
+                _ = look.tick() => self.look(line, said.bytes(), &mut way),
             }
-        }
+        };
         match verdict {
-            Some(Ok(Verdict::InPlace)) if is_said => Ok(said.load(Ordering::Relaxed)),
-            Some(Ok(Verdict::Failed(why))) => Err(Failure::new(FailureKind::Destination, why)),
-            Some(Ok(Verdict::InPlace)) => {
+            Ok(Verdict::InPlace) if said.has_ended() => Ok(said.bytes()),
+            Ok(Verdict::Failed(why)) => Err(Failure::new(FailureKind::Destination, why)),
+            Ok(Verdict::InPlace) => {
                 let text = "the server has ended the file before its end";
                 Err(Failure::new(FailureKind::Other, text))
             }
-            Some(Err(_)) | None => Err(broke(&line)),
+            Err(_) => {
+                let failure = broke(line);
+                Err(said.failure(failure.kind, &failure.text))
+            }
         }
     }
 
@@ -224,6 +253,34 @@ impl Pouring {
     }
 }
 
+/// What has been sent of an input.
+#[derive(Default)]
+struct Said {
+    bytes: AtomicU64,
+    /// All of it was sent, and its end.
+    has_ended: AtomicBool,
+}
+
+impl Said {
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// A failure before the verdict. Once the end has been sent the server may have placed the
+    /// file.
+    fn failure(&self, kind: FailureKind, text: &str) -> Failure {
+        let kept = match self.has_ended() {
+            true => "all was sent; whether the file is in place is not known",
+            false => "a stream cannot go on later, and nothing of it is kept",
+        };
+        Failure::new(kind, format!("{text}; {kept}"))
+    }
+}
+
 /// Why an input was not sent to its end.
 enum Unsaid {
     /// It cannot be read.
@@ -232,24 +289,27 @@ enum Unsaid {
     Broken,
 }
 
-/// Sends an input to its end, and counts what was sent. The end is said only if the input has one.
-async fn say(mut input: Input, mut writer: StreamWriter, said: &AtomicU64) -> Result<(), Unsaid> {
+/// Sends an input to its end, and counts what was sent. The end is said only if the input has one;
+/// dropped before, this abandons the stream.
+async fn say(
+    mut input: Input,
+    mut unended: Unended<StreamWriter>,
+    said: &Said,
+) -> Result<(), Unsaid> {
     let mut piece = vec![0; PIECE_BYTES];
-    loop {
+    while let Some(writer) = unended.get_mut() {
         let count = match input.read(&mut piece).await {
             Ok(0) => break,
             Ok(count) => count,
-            Err(error) => {
-                writer.abandon();
-                return Err(Unsaid::Input(error));
-            }
+            Err(error) => return Err(Unsaid::Input(error)),
         };
         if writer.write_all(&piece[..count]).await.is_err() {
             return Err(Unsaid::Broken);
         }
-        said.fetch_add(count as u64, Ordering::Relaxed);
+        said.bytes.fetch_add(count as u64, Ordering::Relaxed);
     }
-    writer.finish();
+    said.has_ended.store(true, Ordering::Relaxed);
+    unended.finish();
     Ok(())
 }
 
@@ -271,4 +331,4 @@ fn broke(line: &Line) -> Failure {
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Words for a stop that was asked for.
-const STOPPED: &str = "stopped; a stream cannot go on later, and nothing of it is kept";
+const STOPPED: &str = "stopped";

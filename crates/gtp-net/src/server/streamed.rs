@@ -20,7 +20,9 @@ use super::{Moved, Shared, Stop};
 use crate::engine::SessionOpen;
 use crate::flows::{Failure, FailureKind, keys};
 use crate::messages::{Connected, Message, Reason, Verb};
-use crate::stream::{Held, Sessions, Silence, Stream, StreamReader, Verdict, held, promise, start};
+use crate::stream::{
+    Held, Line, Sessions, Silence, Stream, StreamReader, Verdict, held, promise, start,
+};
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
     let file = match begin(shared, &client).await {
@@ -117,14 +119,19 @@ fn answering(
 async fn take(stream: Stream, file: StreamedFile, came: &AtomicU64) -> Result<(), Failure> {
     let (reader, mut writer, line) = stream.into_split();
     let (to_disk, pieces) = mpsc::channel(PIECES_WAITING);
-    let writing = tokio::task::spawn_blocking(move || write(file, pieces));
+    let own = line.clone();
+    let writing = tokio::task::spawn_blocking(move || write(file, pieces, &own));
     if let Err(broken) = pass_on(reader, to_disk, came).await {
         // Nobody has told its writer of an end, so it fails; then the file has gone.
         drop(writing.await);
         let text = line.why().map_or_else(|| broken.to_string(), str::to_owned);
         return Err(Failure::new(FailureKind::Temporary, text));
     }
-    let placed = writing.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    let placed = match writing.await.unwrap_or_else(|error| Err(io::Error::other(error).into())) {
+        Err(Unplaced::Broken(why)) => return Err(Failure::new(FailureKind::Temporary, why)),
+        Err(Unplaced::Disk(error)) => Err(error),
+        Ok(()) => Ok(()),
+    };
     // A client that does not hear it has lost the connection, and says so.
     let _ = writer.write_all(&Verdict::of(&placed).encode()).await;
     writer.finish();
@@ -160,15 +167,41 @@ async fn pass_on(
     }
 }
 
-/// Writes a file, which gets its name once its end is told. Blocks.
-fn write(mut file: StreamedFile, mut pieces: mpsc::Receiver<Piece>) -> io::Result<()> {
+/// Why a file did not get its name.
+enum Unplaced {
+    /// It cannot be written.
+    Disk(io::Error),
+    /// The client has broken the connection off, or it broke: what came may be a part.
+    Broken(String),
+}
+
+impl From<io::Error> for Unplaced {
+    fn from(error: io::Error) -> Unplaced {
+        Unplaced::Disk(error)
+    }
+}
+
+/// Writes a file, which gets its name once its end is told, unless the connection has broken by
+/// then. Blocks.
+fn write(
+    mut file: StreamedFile,
+    mut pieces: mpsc::Receiver<Piece>,
+    line: &Line,
+) -> Result<(), Unplaced> {
     while let Some(piece) = pieces.blocking_recv() {
         match piece {
             Piece::Bytes(bytes) => file.append(&bytes)?,
-            Piece::End => return file.place(),
+            Piece::End => {
+                // It may take long, and the client may give up in the meantime.
+                file.settle()?;
+                return match line.why() {
+                    Some(why) => Err(Unplaced::Broken(why.to_owned())),
+                    None => Ok(file.place()?),
+                };
+            }
         }
     }
-    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream did not end"))
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream did not end").into())
 }
 
 /// Bytes that are read at a time, and pieces of them that wait for the disk.

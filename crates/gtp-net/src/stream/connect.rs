@@ -7,7 +7,7 @@ use gtp_proto::Revision;
 
 use super::silence::{MayCarry, Silence};
 use super::tend::{Sessions, start};
-use super::{Delivery, Ends, FrameStream, Stream};
+use super::{Breaking, Delivery, Ends, FrameStream, Stream};
 use crate::client::connect::{Granted, Units, ask, reach};
 use crate::client::families::Next;
 use crate::client::{Endpoint, Terms, Url, no_path_words, way_words};
@@ -78,7 +78,10 @@ async fn open(
     loop {
         let ends = attempt(endpoint, url, terms, asked).await?;
         let (host, line) = (url.host(), &ends.line);
+        // Who gives up here has said nothing, not even an end.
+        let breaking = Breaking::new(line);
         if !endpoint.has_choice(host) || line.opened().await || !line.standing().no_path {
+            breaking.keep();
             return Ok(ends);
         }
         if endpoint.no_datagrams(host, line.remote()) == Next::None {

@@ -10,6 +10,7 @@ mod connect;
 mod listen;
 mod silence;
 mod tend;
+mod unended;
 mod verdict;
 
 use std::net::SocketAddr;
@@ -28,6 +29,8 @@ pub(crate) use listen::{held, promise};
 
 pub(crate) use silence::Silence;
 pub(crate) use tend::{Held, Sessions, start};
+pub(crate) use unended::Breaking;
+pub use unended::{Abandon, Unended};
 pub(crate) use verdict::Verdict;
 
 use crate::engine::{Broken, Reading, SourceProgress, Watch, Writing};
