@@ -19,7 +19,7 @@ use gtp_net::flows::FailureKind;
 use gtp_net::identity::Identity;
 use gtp_net::messages::{
     Entry, EntryKind, Law, Message, Open, Opened, Page, PagesEnd, Reason, RootsWanted, SuiteList,
-    Verb,
+    TreeWanted, Verb,
 };
 use gtp_net::server::{
     Admission, Changes, EVENTS, Limits, ServeConfig, Server, ServerEvent, WhyRefused, Writing,
@@ -220,6 +220,45 @@ async fn paths_that_leave_the_export_are_refused_for_every_verb() {
         }
     }
     assert!(world.files() == before);
+    world.still_serves().await;
+}
+
+/// What a stranger hears who asks for one name only.
+async fn survey_of(world: &World, only: &[u8]) -> Vec<Message> {
+    let mut client = RawClient::connect(world.address).await;
+    client.send(&unchecked(1, &an_open(Verb::Tree { path: Vec::new(), changes: false }))).await;
+    let (hashes, xattrs, acls) = (true, true, true);
+    let only = Some(only.to_vec());
+    let wanted = TreeWanted { hashes, xattrs, acls, packs: None, sums: None, only };
+    let kind = Message::TreeWanted(TreeWanted { only: None, ..wanted.clone() }).kind();
+    client.send(&unchecked(kind, &wanted)).await;
+    let mut heard = Vec::new();
+    while let Some(message) = client.hear().await {
+        let is_end = matches!(message, Message::TreeEnd(_) | Message::Fault(_));
+        heard.push(message);
+        if is_end {
+            break;
+        }
+    }
+    heard
+}
+
+#[tokio::test]
+async fn a_survey_of_one_name_tells_nothing_of_what_no_single_name_leads_to() {
+    let world = World::new(Writing::Allowed, Limits::default()).await;
+    for only in ESCAPES.into_iter().chain([&b"d/b"[..], b"", b"."]).filter(|&p| p != b"file-link") {
+        let heard = survey_of(&world, only).await;
+        let told = heard.iter().any(|m| matches!(m, Message::TreePage(_) | Message::TreeEnd(_)));
+        assert!(!told, "{only:?}: {heard:?}");
+    }
+    for only in [&b"a"[..], b"file-link"] {
+        let heard = survey_of(&world, only).await;
+        let [Message::Opened(_), Message::TreePage(page), Message::TreeEnd(_)] = &heard[..] else {
+            panic!("{only:?}: {heard:?}");
+        };
+        assert_eq!(page.nodes.len(), 2, "{page:?}");
+        assert_eq!(page.nodes[1].target.is_some(), only == b"file-link");
+    }
     world.still_serves().await;
 }
 

@@ -52,6 +52,16 @@ fn is_whole(dir: &Path) -> bool {
 }
 
 #[test]
+fn a_survey_of_one_name_looks_at_nothing_that_more_than_one_part_leads_to() {
+    let (_dir, replica) = world();
+    for name in ["out/x", "d/f"] {
+        let each = &mut |found| panic!("{name}: {found:?}");
+        let surveyed = replica.survey_name(Asked::default(), &path(name), each);
+        assert_eq!(surveyed, Err(rustix::io::Errno::INVAL), "{name}");
+    }
+}
+
+#[test]
 fn a_survey_tells_links_as_links_and_does_not_follow_them() {
     let (_dir, replica) = world();
     let nodes = survey(&replica);

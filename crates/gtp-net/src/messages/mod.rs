@@ -541,7 +541,7 @@ impl Message {
                 within(*files_unchanged, 0..=ENTRIES_MAX, "number of files")
             }
             Message::ArrivalsSeen(ArrivalsSeen { arrivals: _ }) => Ok(()),
-            Message::TreeWanted(wanted) => wanted.sums.as_ref().map_or(Ok(()), TreeSums::check),
+            Message::TreeWanted(wanted) => wanted.check(),
             Message::TreePage(page) | Message::TreePacked(TreePacked(page)) => page.check(),
             Message::TreeEnd(end) => end.check(),
             Message::Deeds(deeds) => deeds.check(),

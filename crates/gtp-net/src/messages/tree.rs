@@ -2,8 +2,10 @@
 //! values of blocks.
 //!
 //! Everything here is of [`Revision::Fifth`](gtp_proto::Revision::Fifth). Whether a path is sane
-//! and a step allowed is judged by whoever takes it in; here only lengths and ranges are.
+//! and a step allowed is judged by whoever takes it in; here only lengths and ranges are, and that
+//! a single name is one.
 
+use gtp_store::RelPath;
 use minicbor::decode::Error as DecodeError;
 use minicbor::encode::{Error as EncodeError, Write};
 use minicbor::{Decode, Decoder, Encode, Encoder};
@@ -50,8 +52,22 @@ pub struct TreeSums {
     pub sums: Vec<u8>,
 }
 
-impl TreeSums {
+impl TreeWanted {
     pub(super) fn check(&self) -> Result<(), Malformed> {
+        if self.only.as_deref().is_some_and(|only| !is_single_name(only)) {
+            return Err(Malformed::OutOfRange("name in the tree's own directory"));
+        }
+        self.sums.as_ref().map_or(Ok(()), TreeSums::check)
+    }
+}
+
+/// Whether these bytes name something in a directory, and nothing beneath that.
+fn is_single_name(bytes: &[u8]) -> bool {
+    RelPath::from_bytes(bytes).is_ok_and(|name| !name.as_str().contains('/'))
+}
+
+impl TreeSums {
+    fn check(&self) -> Result<(), Malformed> {
         within(self.key.len(), 32..=32, "length of a key")?;
         within(self.sums.len() % 8, 0..=0, "rest of a sum")?;
         within(self.sums.len(), 0..=8 * TREE_SUMS_MAX, "length of sums")

@@ -261,6 +261,7 @@ async fn survey(
         let _seat = asker.seat;
         let mut telling = Telling::new(to, Pace::begin(asker.party), &wanted);
         telling.is_alone = alone.is_some();
+        // What is no name was refused as the message came.
         let only = alone.or_else(|| name(wanted.only.as_deref()?).ok());
         telling.walk(&replica, asked(&wanted), only.as_ref());
     };

@@ -80,13 +80,17 @@ impl Replica {
     /// beneath that.
     ///
     /// # Errors
-    /// As there.
+    /// As there, and [`Errno::INVAL`] if the name has more than one part: the way to what is deeper
+    /// could lead through a link.
     pub fn survey_name(
         &self,
         asked: Asked,
         name: &RelPath,
         each: &mut dyn FnMut(Surveyed) -> bool,
     ) -> Result<bool, Errno> {
+        if name.as_str().contains('/') {
+            return Err(Errno::INVAL);
+        }
         let Some(root) = self.open_root()? else { return Ok(false) };
         let walk = Walk { root, asked };
         let mut own = walk.node(None, &fstat(&walk.root)?);
