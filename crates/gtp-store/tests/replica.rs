@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
-use gtp_store::replica::{Asked, Deed, Dress, Node, NodeKind, Replica, SMALL_MAX, Seen, Surveyed};
+use gtp_store::replica::{
+    Asked, Deed, Dress, Keep, Node, NodeKind, Replica, SMALL_MAX, Seen, Surveyed,
+};
 use gtp_store::{BLOCK, Mtime, RelPath};
 use proptest::prelude::*;
 
@@ -128,6 +130,32 @@ fn a_file_that_a_step_writes_replaces_a_file_and_nothing_else_and_stays_if_the_s
     assert!(fs::read(at("a")).unwrap() == b"now" && at("d/f").exists());
     let left = fs::read_dir(at("")).unwrap().flatten().map(|entry| entry.file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("gtp-")));
+}
+
+#[test]
+fn a_part_that_a_transfer_writes_or_another_user_owns_is_not_replaced_by_a_step() {
+    let (dir, replica) = world();
+    let part = dir.path().join("t/a.gtp-part");
+    fs::write(&part, b"part").unwrap();
+    let at_work = fs::File::options().write(true).open(&part).unwrap();
+    at_work.lock().unwrap();
+    let fault = replica.apply(&written("a", b"new")).unwrap_err();
+    assert!(fault.why.contains("another transfer"), "{fault:?}");
+    assert_eq!(fs::read(&part).unwrap(), b"part");
+    let place = Replica::beneath(dir.path(), Some(path("t"))).unwrap();
+    assert!(replica.keep(&path("d/f"), &place, &path("a"), Keep::Name).is_err());
+    drop(at_work);
+    replica.apply(&written("a", b"new")).unwrap();
+    assert_eq!(fs::read(dir.path().join("t/a")).unwrap(), b"new");
+    assert!(!part.exists());
+    if !Replica::may_own() {
+        return;
+    }
+    fs::write(&part, b"theirs").unwrap();
+    std::os::unix::fs::chown(&part, Some(1), Some(1)).unwrap();
+    let fault = replica.apply(&written("a", b"newer")).unwrap_err();
+    assert!(fault.why.contains("not a file of ours"), "{fault:?}");
+    assert_eq!(fs::read(&part).unwrap(), b"theirs");
 }
 
 #[test]

@@ -6,13 +6,14 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, futimens, linkat, readlinkat,
-    renameat, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, fsync, futimens, linkat,
+    readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
 use super::survey::{by_handle, words, xattrs};
-use super::tree::{Fault, Replica, holder, make_holders, times};
+use super::tree::{Fault, Replica, clear_spare, holder, make_holders, times};
+use crate::abilities::is_refusal;
 use crate::export::attributes;
 use crate::name::{PART_SUFFIX, RelPath, beside, escaped};
 use crate::walk;
@@ -58,10 +59,7 @@ impl Replica {
         let (new_dir, new) = holder(&there, to).map_err(words)?;
         let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(words)?;
         let spare = beside(new, PART_SUFFIX);
-        match unlinkat(&new_dir, &*spare, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(words(error)),
-        }
+        clear_spare(&new_dir, &spare)?;
         let from = (&dir, name);
         let made = match how {
             Keep::Name => linkat(&dir, name, &new_dir, &*spare, AtFlags::empty())
@@ -109,5 +107,7 @@ fn copy_file((dir, name): (&OwnedFd, &str), (to_dir, to): (&OwnedFd, &str)) -> R
     let copied = std::io::copy(&mut from, &mut new);
     copied.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     fchmod(&new, Mode::from_raw_mode(stat.st_mode & 0o777))?;
-    futimens(&new, &times(attributes(&stat).mtime))
+    futimens(&new, &times(attributes(&stat).mtime))?;
+    // What it is kept for may be replaced at once.
+    fsync(&new).or_else(|error| if is_refusal(error) { Ok(()) } else { Err(error) })
 }

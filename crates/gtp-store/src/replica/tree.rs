@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, XattrFlags,
-    chmodat, chownat, fallocate, fchmod, fstat, futimens, linkat, mkdirat, renameat, statat,
-    symlinkat, unlinkat, utimensat,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps,
+    XattrFlags, chmodat, chownat, fallocate, fchmod, flock, fstat, futimens, linkat, mkdirat,
+    renameat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -311,12 +311,10 @@ fn write(
         Err(error) => return Err(words(error)),
     }
     let spare = crate::name::beside(name, crate::name::PART_SUFFIX);
-    match unlinkat(&dir, &*spare, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(words(error)),
-    }
+    clear_spare(&dir, &spare)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let file = walk::open(dir.as_fd(), &spare, flags, Mode::from_raw_mode(0o600)).map_err(words)?;
+    lock(&file)?;
     let mut file = std::fs::File::from(file);
     let written = file.write_all(content).map_err(|error| error.to_string()).and_then(|()| {
         let dressed = fchmod(&file, Mode::from_raw_mode(mode & 0o777));
@@ -328,6 +326,38 @@ fn write(
         let _ = unlinkat(&dir, &*spare, AtFlags::empty());
     }
     placed
+}
+
+/// Removes what an earlier transfer or step of this user has left under a spare name.
+///
+/// # Errors
+/// Why it stays, for people: it may be another user's, or a transfer may be at work on it.
+pub(super) fn clear_spare(dir: &OwnedFd, spare: &str) -> Result<(), String> {
+    let stat = match statat(dir, spare, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found.map_err(words)?,
+    };
+    let foreign = || format!("{} is not a file of ours and is left alone", escaped(spare));
+    match FileType::from_raw_mode(stat.st_mode) {
+        _ if stat.st_uid != rustix::process::geteuid().as_raw() => return Err(foreign()),
+        FileType::RegularFile => {
+            let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY;
+            let file = walk::open(dir.as_fd(), spare, flags, Mode::empty());
+            lock(&file.map_err(|_| foreign())?)?;
+        }
+        FileType::Symlink => {}
+        _ => return Err(foreign()),
+    }
+    unlinkat(dir, spare, AtFlags::empty()).map_err(words)
+}
+
+/// Locks a file until it is closed, where files can be locked.
+fn lock(file: &OwnedFd) -> Result<(), String> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err("another transfer writes this file".into()),
+        // A file system without locks has none to respect.
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Frees whole pages of zeros.
