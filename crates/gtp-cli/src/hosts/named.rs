@@ -214,9 +214,9 @@ impl<'a> Names<'a> {
 /// The same object at an address; a port that the command names goes before the address's.
 fn at(address: &Address, url: &Url) -> Option<Url> {
     let (_, path) = parts(url)?;
-    let port = match url.host().port() {
-        DEFAULT_PORT => address.port.unwrap_or(DEFAULT_PORT),
-        named => named,
+    let port = match url.names_port() {
+        true => url.host().port(),
+        false => address.port.unwrap_or(DEFAULT_PORT),
     };
     let server = Url::at(&address.host, port, "").ok()?;
     format!("{}{path}", server.encoded()).parse().ok()
@@ -292,6 +292,7 @@ mod tests {
             (&["cp", "you@lab:a", "./lab:b"], &["you@login.example:a", "./lab:b"]),
             (&["cp", "v6:a", "lab"], &["[2001:db8::1]:a", "lab"]),
             (&["cp", "gtp://lab/a%20b/", "."], &["gtp://login.example:4900/a%20b/", "."]),
+            (&["cp", "gtp://lab:4810/a", "."], &["gtp://login.example:4810/a", "."]),
             (&["cp", "labs:a", "."], &["labs:a", "."]),
             (
                 &["get", "gtp://LAB/a", "gtp://v6:99/", "gtp://lab"],

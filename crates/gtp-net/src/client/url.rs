@@ -4,6 +4,7 @@
 //! for a byte. A trailing slash is kept in mind: for `put` it says that a directory is meant.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use crate::messages::{PATH_MAX, printable};
@@ -12,12 +13,29 @@ use crate::trust::HostAddress;
 /// The port, of TCP and UDP alike, when an address names none.
 pub const DEFAULT_PORT: u16 = 4810;
 
-/// The address of an object at a server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// The address of an object at a server. Two are equal if they name the same, written with the
+/// default port or without one.
+#[derive(Clone, Debug)]
 pub struct Url {
     host: HostAddress,
     path: Vec<u8>,
     slash: bool,
+    /// Whether a port was written.
+    names_port: bool,
+}
+
+impl PartialEq for Url {
+    fn eq(&self, other: &Url) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for Url {}
+
+impl Hash for Url {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
 }
 
 /// The text is no address of an object.
@@ -40,7 +58,7 @@ impl Url {
         if trimmed.len() > PATH_MAX {
             return Err(bad("the path is too long"));
         }
-        Ok(Url { host, path: trimmed.to_vec(), slash: path.ends_with('/') })
+        Ok(Url { host, path: trimmed.to_vec(), slash: path.ends_with('/'), names_port: true })
     }
 
     /// The server.
@@ -76,6 +94,16 @@ impl Url {
         text
     }
 
+    /// Whether it was written with a port, which may be the default one.
+    pub fn names_port(&self) -> bool {
+        self.names_port
+    }
+
+    /// What it names.
+    fn parts(&self) -> (&HostAddress, &[u8], bool) {
+        (&self.host, &self.path, self.slash)
+    }
+
     /// Whether it was written with a slash at its end, or names all that is exported.
     pub fn names_directory(&self) -> bool {
         self.slash || self.path.is_empty()
@@ -95,14 +123,19 @@ impl FromStr for Url {
         if trimmed.len() > PATH_MAX {
             return Err(bad("the path is too long"));
         }
-        Ok(Url { host, path: trimmed.to_vec(), slash: decoded.ends_with(b"/") })
+        let (slash, names_port) = (decoded.ends_with(b"/"), port_at(authority).is_some());
+        Ok(Url { host, path: trimmed.to_vec(), slash, names_port })
     }
 }
 
+/// Where the colon is that a port follows.
+fn port_at(authority: &str) -> Option<usize> {
+    let bracket_end = authority.rfind(']');
+    authority.rfind(':').filter(|&at| bracket_end.is_none_or(|end| at > end))
+}
+
 fn parse_authority(text: &str) -> Option<HostAddress> {
-    let bracket_end = text.rfind(']');
-    let colon = text.rfind(':').filter(|&at| bracket_end.is_none_or(|end| at > end));
-    match colon {
+    match port_at(text) {
         Some(_) => text.parse().ok(),
         None => format!("{text}:{DEFAULT_PORT}").parse().ok(),
     }
