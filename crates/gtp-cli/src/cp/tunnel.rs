@@ -3,11 +3,12 @@
 //! The near end listens on its loopback, and each connection there becomes a link to the far end's
 //! server: frames on standard input and output, once the hello is over. A link's window bounds what
 //! is under way in each direction, so a connection that does not read holds up no other and fills
-//! no memory. It grows with what the path carries in a fifth of a second. What the links carry is
-//! TLS between the two hosts' keys, so a connection of another program proves nothing. One link of
-//! the near end's own carries messages without TLS: ssh protects them, and no other program can
-//! begin it. An empty line is a sign of life between frames. What a far end that knows no links
-//! prints is no frame, and ends them. docs/PROTOCOL.md, chapter 21, is the definition.
+//! no memory. It grows with what the path carries in a round trip and a fifth of a second. What the
+//! links carry is TLS between the two hosts' keys, so a connection of another program proves
+//! nothing. One link of the near end's own carries messages without TLS: ssh protects them, and no
+//! other program can begin it. An empty line is a sign of life between frames. What a far end that
+//! knows no links prints is no frame, and ends them. docs/PROTOCOL.md, chapter 21, is the
+//! definition.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -33,9 +34,13 @@ const WINDOW: usize = 256 << 10;
 /// The same at most: 170 Mbit/s over a round trip of 200 ms.
 const WINDOW_MOST: usize = 4 << 20;
 
-/// A window that is taken in within this time is doubled: the path carries more than it, and what
-/// waits on the way stays below twice this time.
+/// A window that is taken in within the round trip and this time is doubled: the path carries more
+/// than it, and what waits on the way stays below twice this time.
 const GROW_SPAN: Span = Span::from_millis(200);
+
+/// The longest round trip that counts. On a path so slow that room takes longer than this to come
+/// back as bytes, it is the bytes before them that take the time.
+const TRIP_MOST: Span = Span::from_millis(800);
 
 /// The number of the link without TLS, of which there is one at most.
 pub const BARE: u32 = 1 << 31;
@@ -374,24 +379,57 @@ struct Window {
     /// Bytes taken in, and since when.
     taken: usize,
     since: Time,
+    /// Bytes taken in and allowed since the link began.
+    taken_all: u64,
+    allowed_all: u64,
+    /// The last byte that was allowed at some time: the next one has made the round trip since.
+    probe: Option<(u64, Time)>,
+    /// The shortest round trip seen.
+    trip: Option<Span>,
 }
 
 impl Window {
     fn new(now: Time) -> Window {
-        Window { bytes: WINDOW, taken: 0, since: now }
+        let (taken, taken_all, allowed_all) = (0, 0, WINDOW as u64);
+        let (since, probe, trip) = (now, None, None);
+        Window { bytes: WINDOW, taken, since, taken_all, allowed_all, probe, trip }
     }
 
     /// So many bytes have been taken in. Returns by how much the window grows.
     fn take(&mut self, now: Time, bytes: usize) -> usize {
+        self.measure(now, bytes);
         self.taken += bytes;
-        if self.taken < self.bytes {
-            return 0;
-        }
-        let is_quick = now.since(self.since) < GROW_SPAN;
+        let more = match self.taken < self.bytes {
+            true => 0,
+            false => self.grow(now),
+        };
+        self.allowed_all += (bytes + more) as u64;
+        more
+    }
+
+    /// A window has been taken in.
+    fn grow(&mut self, now: Time) -> usize {
+        let trip = self.trip.unwrap_or(Span::ZERO).min(TRIP_MOST);
+        let is_quick = now.since(self.since) < trip + GROW_SPAN;
         (self.taken, self.since) = (0, now);
         let more = if is_quick { self.bytes.min(WINDOW_MOST - self.bytes) } else { 0 };
         self.bytes += more;
         more
+    }
+
+    /// Sees how long it takes from allowing bytes until they are here.
+    fn measure(&mut self, now: Time, bytes: usize) {
+        self.taken_all += bytes as u64;
+        match self.probe {
+            Some((last, since)) if self.taken_all > last => {
+                let trip = now.since(since);
+                self.trip = Some(self.trip.map_or(trip, |shortest| shortest.min(trip)));
+                self.probe = None;
+            }
+            Some(_) => {}
+            // What is taken in now gives room behind what has been allowed so far.
+            None => self.probe = Some((self.allowed_all, now)),
+        }
     }
 }
 
@@ -525,9 +563,41 @@ mod tests {
         let mut window = Window::new(ms(0));
         assert_eq!(window.take(ms(10), WINDOW - 1), 0);
         assert_eq!(window.take(ms(199), 1), WINDOW);
-        assert_eq!(window.take(ms(399), 2 * WINDOW), 0, "the path carries no more");
-        let grown: usize = (400..).map(|now| window.take(ms(now), CONTENT_MOST)).take(9_000).sum();
+        assert_eq!(window.take(ms(210), 1), 0, "the round trip is 200 ms");
+        assert_eq!(window.take(ms(599), 2 * WINDOW - 1), 0, "the path carries no more");
+        let grown: usize = (600..).map(|now| window.take(ms(now), CONTENT_MOST)).take(9_000).sum();
         assert_eq!((window.bytes, grown), (WINDOW_MOST, WINDOW_MOST - 2 * WINDOW));
+    }
+
+    /// Takes in what a sender says that fills each window over a path of this rate and round trip.
+    /// Returns the window after 20 s.
+    fn window_over(bytes_per_ms: u64, trip_ms: u64) -> usize {
+        let ms = |millis| Time::ZERO + Span::from_millis(millis);
+        let mut window = Window::new(ms(0));
+        let mut allowed: std::collections::VecDeque<_> = [(0, WINDOW as u64)].into();
+        let (mut may_leave, mut credit) = (0, 0);
+        for now in 0..20_000 {
+            while allowed.front().is_some_and(|(at, _)| *at <= now) {
+                may_leave += allowed.pop_front().unwrap().1;
+            }
+            credit = (credit + bytes_per_ms).min(CONTENT_MOST as u64 * 4);
+            while credit.min(may_leave) >= CONTENT_MOST as u64 {
+                credit -= CONTENT_MOST as u64;
+                may_leave -= CONTENT_MOST as u64;
+                let more = window.take(ms(now), CONTENT_MOST);
+                allowed.push_back((now + trip_ms, (CONTENT_MOST + more) as u64));
+            }
+        }
+        window.bytes
+    }
+
+    #[test]
+    fn a_window_grows_over_a_long_round_trip_as_well_and_stays_short_on_a_slow_path() {
+        for trip_ms in [1, 100, 300, 600] {
+            assert_eq!(window_over(50_000, trip_ms), WINDOW_MOST, "{trip_ms} ms");
+            // Half a megabyte would wait for four seconds.
+            assert_eq!(window_over(125, trip_ms), WINDOW, "{trip_ms} ms");
+        }
     }
 
     #[tokio::test]
