@@ -20,7 +20,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Somebody at the far host who receives one stream, and the words for whoever sends it.
+/// Somebody at the far host who receives one stream, and the words for the sender.
 fn receiver(world: &World, hosts: &Hosts) -> (Child, Vec<String>) {
     let listen = format!("{FAR}:4810");
     let words = ["stream", "receive", "--listen", &listen, "--public"];

@@ -91,7 +91,7 @@ const SETUPS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Puts a command on a terminal of its own; returns the side of whoever types.
+/// Puts a command on a terminal of its own; returns the typist's side.
 fn on_terminal(sshd: &Sshd, command: &mut Command) -> File {
     let world = &sshd.world;
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();

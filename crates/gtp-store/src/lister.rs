@@ -170,7 +170,7 @@ impl Lister {
         Lister { own: None, chosen: Some(chosen), ..self }
     }
 
-    /// Whether a name in the present directory is left out without a word.
+    /// Whether a name in the present directory is left out silently.
     fn is_unchosen(&self, name: &[u8]) -> bool {
         let is_top = self.dirs.last().is_some_and(|dir| dir.path.is_empty());
         let has =

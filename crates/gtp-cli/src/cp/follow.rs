@@ -1,15 +1,17 @@
 //! A tree at a far end that the near end follows: the far end watches it and tells of changes.
 //!
-//! Both say so by messages over ssh's pipe, in JSON. What has changed is not told, and a change may
-//! be told that is none.
+//! Both send messages in JSON over ssh's pipe. A message says that something may have changed, not
+//! what, and sometimes nothing has.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::tunnel::{Frame, Links};
 use crate::sync::{LONGEST_WAIT, Watched};
+use crate::verbs::other;
 
 /// What the near end asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +58,10 @@ impl Told {
 pub async fn tell_changes(root: PathBuf, links: Links) {
     let say = async |told: Told| links.say(&Frame::Message(told.encode())).await;
     loop {
-        let watched = match Watched::begin(&root) {
+        let place = root.clone();
+        // It looks at each directory of the tree.
+        let beginning = spawn_blocking(move || Watched::begin(&place)).await;
+        let watched = match beginning.map_err(other).and_then(|begun| begun) {
             Ok(watched) => watched,
             Err(failure) => {
                 say(Told::Unwatched(failure.text)).await;

@@ -321,7 +321,7 @@ fn malformed(why: impl fmt::Display) -> Bad {
 const PATH_MAX: usize = 4_096;
 const NAME_MAX: usize = 255;
 
-/// What a far end can do beside what every one can.
+/// What some far ends can do and older ones cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
     /// It takes the link without TLS.

@@ -349,7 +349,7 @@ impl FarEnd {
     pub fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut has_ended = self.has_ended.clone();
         async move {
-            // Whoever would tell is gone only once the far end is closed.
+            // The task that tells ends only when the far end is closed.
             let _ = has_ended.wait_for(|&has_ended| has_ended).await;
         }
     }

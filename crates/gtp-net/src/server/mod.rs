@@ -100,8 +100,8 @@ pub struct ServeConfig {
     pub confines: Option<Confines>,
     /// What the listing of all that is exported has directly beneath it; everything if not said.
     pub chosen: Option<Arc<Chosen>>,
-    /// Where the datagrams of clients come from whose connections something on this machine passes
-    /// on, from its loopback: ssh, say.
+    /// The address that sends the datagrams of clients whose connections arrive from the loopback
+    /// because a program on this machine, such as ssh, forwards them.
     pub data_from: Option<IpAddr>,
 }
 
@@ -443,7 +443,7 @@ impl Server {
 }
 
 impl Shared {
-    /// Where the datagrams of a client come from whose connection does from here.
+    /// The address from which a client at `remote` sends its datagrams.
     fn data_peer(&self, remote: SocketAddr) -> SocketAddr {
         let from = self.config.data_from.filter(|_| remote.ip().to_canonical().is_loopback());
         from.map_or(remote, |from| SocketAddr::new(from, remote.port()))

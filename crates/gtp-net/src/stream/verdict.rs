@@ -22,7 +22,7 @@ const IN_PLACE: u8 = 0;
 const FAILED: u8 = 1;
 
 impl Verdict {
-    /// The verdict of whoever has written the file.
+    /// The verdict on an attempt to write the file.
     pub fn of(placed: &io::Result<()>) -> Verdict {
         match placed {
             Ok(()) => Verdict::InPlace,
