@@ -6,7 +6,7 @@ mod common;
 use std::process::Output;
 
 use common::World;
-use gtp_e2e::false_trees::{Lie, all_lies, serve, tree};
+use gtp_e2e::false_trees::{Lie, all_lies, serve, too_long_content, tree};
 
 /// Runs `gtp sync` with a liar's address in place of `LIAR`.
 fn lied_to(world: &World, what: &Lie, words: &[&str]) -> Output {
@@ -38,6 +38,16 @@ fn a_source_that_lies_about_its_tree_gets_nothing_written_anywhere() {
         assert_eq!((names("outside"), names("there")), (0, 1), "{what}: {said}");
         assert_eq!(std::fs::read(world.path("there/mine")).unwrap(), b"mine", "{what}");
     }
+}
+
+#[test]
+fn content_that_is_longer_than_its_file_is_not_kept_and_ends_the_sync() {
+    let world = World::new();
+    std::fs::create_dir(world.path("there")).unwrap();
+    let output = lied_to(&world, &too_long_content(), &["LIAR", "there", "--ignore-files"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("other lengths") && !said.contains("panicked"), "{said}");
+    assert!(!matches!(output.status.code(), None | Some(0 | 12)), "{output:?}");
 }
 
 #[test]

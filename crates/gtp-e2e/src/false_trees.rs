@@ -6,8 +6,8 @@
 use gtp_net::control::ControlChannel;
 use gtp_net::identity::Identity;
 use gtp_net::messages::{
-    AlikeList, ENTRIES_MAX, EntryKind, Message, Moment, NodeKind, Opened, TreeAlike, TreeEnd,
-    TreeNode, TreeOwner, TreePacked, TreePage, VERSION,
+    AlikeList, Contents, ENTRIES_MAX, EntryKind, Message, Moment, NodeKind, Opened, SmallContent,
+    TreeAlike, TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, VERSION,
 };
 use gtp_net::tls::server_config;
 use tokio::net::TcpListener;
@@ -79,12 +79,27 @@ pub async fn serve(listener: TcpListener, lie: Lie) {
             continue;
         }
         while let Ok(heard) = channel.recv().await {
-            if matches!(heard, Message::TreeWanted(_)) {
-                // A client that has found the lie may be gone.
-                let _ = channel.send_all(lie.clone().into_iter()).await;
-            }
+            let is_of_contents = match heard {
+                Message::TreeWanted(_) => false,
+                Message::ContentsWanted(_) => true,
+                _ => continue,
+            };
+            let said = lie.iter().filter(|m| matches!(m, Message::Contents(_)) == is_of_contents);
+            // A client that has found the lie may be gone.
+            let _ = channel.send_all(said.cloned()).await;
         }
     }
+}
+
+/// A tree of one file of patterns, and content for it that is longer than the file.
+pub fn too_long_content() -> Lie {
+    let mut lie = tree(&[".gitignore"]);
+    if let Some(Message::TreeEnd(end)) = lie.last_mut() {
+        end.small_max = Some(65_536);
+    }
+    let files = vec![SmallContent { content: Some(b"**".to_vec()) }];
+    lie.push(Message::Contents(Contents { files }));
+    lie
 }
 
 /// Lies that nobody may believe, with what each claims.

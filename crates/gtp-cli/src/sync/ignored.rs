@@ -29,12 +29,30 @@ const NAMES: [&str; 3] = [".gtpignore", ".ignore", ".gitignore"];
 /// Longest of them in bytes; a longer one is none that somebody wrote.
 const LENGTH_MAX: u64 = 1 << 20;
 
+/// Most such files that are read of a source elsewhere, and their bytes together: a far end could
+/// tell of any number.
+const FAR_MAX: usize = 16_384;
+const FAR_BYTES_MAX: u64 = 4 << 20;
+
 /// Such files among the nodes of a survey, in the order in which they are read.
 pub fn found(nodes: &[Node]) -> Vec<&Node> {
     let mut found: Vec<(usize, &Node)> =
         nodes.iter().filter_map(|node| Some((rank(node)?, node))).collect();
     found.sort_by_key(|(rank, node)| (*rank, node.name()));
     found.into_iter().map(|(_, node)| node).collect()
+}
+
+/// How many of these files, from the first one, are read if they are elsewhere.
+pub fn readable(found: &[&Node]) -> usize {
+    let mut room = FAR_BYTES_MAX;
+    let fits = |node: &&&Node| match room.checked_sub(node.size) {
+        Some(left) => {
+            room = left;
+            true
+        }
+        None => false,
+    };
+    found.iter().take(FAR_MAX).take_while(fits).count()
 }
 
 impl Ignored {
@@ -142,6 +160,29 @@ mod tests {
         let (ignored, bad) = Ignored::read(found(&survey.nodes), read);
         assert_eq!(bad, [""; 0]);
         ignored
+    }
+
+    #[test]
+    fn of_files_elsewhere_only_so_many_and_so_long_are_read() {
+        let of = |name: &str, size: u64| Node {
+            path: Some(gtp::RelPath::new(name).unwrap()),
+            size,
+            kind: gtp::replica::NodeKind::File,
+            mode: 0o644,
+            mtime: gtp::Mtime::new(0, 0).unwrap(),
+            uid: 0,
+            gid: 0,
+            same: None,
+            hash: None,
+            xattrs: Vec::new(),
+        };
+        let empty = of(".ignore", 0);
+        assert_eq!(readable(&vec![&empty; FAR_MAX]), FAR_MAX);
+        assert_eq!(readable(&vec![&empty; FAR_MAX + 1]), FAR_MAX);
+        let (half, large) = (of(".ignore", FAR_BYTES_MAX / 2), of("d/.ignore", u64::MAX));
+        assert_eq!(readable(&[&half, &half, &empty]), 3);
+        assert_eq!(readable(&[&half, &half, &half, &empty]), 2);
+        assert_eq!(readable(&[&empty, &large]), 1);
     }
 
     #[test]

@@ -198,7 +198,8 @@ impl<'a> Work<'a> {
     /// Returns whether nothing was wrong: otherwise a name that is to be left out may look like one
     /// that the source has not.
     async fn read_ignored(&mut self, source: &Survey) -> Result<bool, Failure> {
-        let found = ignored::found(&source.nodes);
+        let mut found = ignored::found(&source.nodes);
+        let is_known = self.cut_ignored(&mut found);
         let (ignored, bad) = match self.source {
             Side::Here(here) => {
                 Ignored::read(found, |file| ignored::text(&here.path.join(file.name())))
@@ -215,7 +216,20 @@ impl<'a> Work<'a> {
         };
         self.filter.ignore(ignored);
         bad.iter().for_each(|mistake| self.trouble(mistake));
-        Ok(bad.is_empty())
+        Ok(is_known && bad.is_empty())
+    }
+
+    /// Cuts files of a source elsewhere to those that are read; whether that is all of them.
+    fn cut_ignored(&mut self, found: &mut Vec<&Node>) -> bool {
+        let readable = match self.source {
+            Side::Here(_) => found.len(),
+            Side::There(_) => ignored::readable(found),
+        };
+        let Some(node) = found.get(readable) else { return true };
+        let (first, more) = (gtp_text::of_text(node.name()), found.len() - readable);
+        self.trouble(&format!("--ignore-files: {more} files from {first} on could not be read"));
+        found.truncate(readable);
+        false
     }
 
     /// Takes backups out of both trees. A name of the source that only looks like a backup is no

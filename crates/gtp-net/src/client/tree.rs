@@ -268,6 +268,7 @@ impl TreeSession {
         let pages = questions(files, when);
         let mut asked = pages.iter().map(|page| page.files.len()).collect::<Vec<_>>().into_iter();
         let (answers, mut contents) = (asked.len(), Vec::with_capacity(files.len()));
+        let mut seen = files.iter().map(|(_, seen)| *seen);
         let said = pages.into_iter().map(Message::ContentsWanted);
         let heard =
             self.channel.converse::<Failure>(said, self.terms.patience, answers, |message| {
@@ -276,12 +277,15 @@ impl TreeSession {
                     Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
                     other => return Err(unexpected(&other)),
                 };
+                // Before any is kept: together they have no other limit than the sizes seen.
+                if !told.iter().zip(&mut seen).all(|(file, seen)| is_as_seen(&file.content, seen)) {
+                    let text = "contents of other lengths than the files have".into();
+                    return Err(ControlError::Unexpected(text).into());
+                }
                 contents.extend(told.into_iter().map(|file| file.content));
                 Ok(())
             });
         heard.await?;
-        let sized = files.iter().zip(&mut contents);
-        sized.for_each(|((_, seen), content)| keep_if_seen(*seen, content));
         Ok(contents)
     }
 
@@ -353,13 +357,13 @@ fn faults_of(message: Message, done: &[Deed]) -> Result<Vec<Fault>, Failure> {
     faults.into_iter().map(of_step).collect()
 }
 
-/// Drops content that is longer or shorter than the file that was seen.
-fn keep_if_seen(seen: Seen, content: &mut Option<Vec<u8>>) {
+/// Whether content is as long as the file that was seen, or is not told.
+fn is_as_seen(content: &Option<Vec<u8>>, seen: Seen) -> bool {
     let wanted = match seen {
         Seen::File { size, .. } => Some(size),
         Seen::Dir | Seen::Link => None,
     };
-    content.take_if(|content| wanted != Some(content.len() as u64));
+    content.as_ref().is_none_or(|content| wanted == Some(content.len() as u64))
 }
 
 /// What ends a session.
