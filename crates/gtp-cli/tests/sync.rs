@@ -491,6 +491,18 @@ fn a_backup_directory_outside_the_destination_takes_what_would_be_lost_on_any_fi
 }
 
 #[test]
+fn the_backup_of_a_single_file_may_go_beneath_the_directory_that_holds_it_but_not_onto_it() {
+    let world = World::new();
+    write(&world.path("tree/a"), b"newer");
+    write(&world.path("there/a"), b"old");
+    sync(&world, 2, &["tree/a", "there/", "--backup-dir", "../tree"]);
+    assert_eq!(std::fs::read(world.path("tree/a")).unwrap(), b"newer");
+    sync(&world, 0, &["tree/a", "there/", "--backup-dir", "../tree/old"]);
+    assert_eq!(std::fs::read(world.path("tree/old/a")).unwrap(), b"old");
+    assert_eq!(std::fs::read(world.path("there/a")).unwrap(), b"newer");
+}
+
+#[test]
 fn what_cannot_be_kept_is_not_overwritten_and_backups_never_leave_the_destination_by_a_link() {
     let world = World::new();
     write(&world.path("tree/a"), b"new");

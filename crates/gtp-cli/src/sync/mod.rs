@@ -156,7 +156,10 @@ impl Ends {
     /// Refuses a directory of backups that is no place for them.
     fn refuse_backups(&self, args: &SyncArgs) -> Result<(), Failure> {
         match args.backups()?.as_ref().and_then(Backup::outside) {
-            Some(dir) => refuse_backups(&self.source, &self.destination, dir),
+            Some(dir) => {
+                let alone = matches!(self.single, Single::Named { .. });
+                refuse_backups((&self.source, alone), &self.destination, dir)
+            }
             None => Ok(()),
         }
     }

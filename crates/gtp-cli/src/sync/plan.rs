@@ -106,6 +106,8 @@ impl Plan {
     pub fn remove_nothing(&mut self) {
         let kept: HashSet<&str> = self.removed.iter().map(Deed::name).collect();
         self.items.retain(|item| item.change != DELETING || !kept.contains(item.path.as_str()));
+        // What stays needs no backup.
+        self.kept.retain(|(path, _)| !kept.contains(path.as_str()));
         self.removed.clear();
     }
 }

@@ -102,6 +102,15 @@ fn what_the_source_has_not_goes_only_where_that_was_asked_for_and_directories_la
 }
 
 #[test]
+fn what_is_not_removed_after_all_has_no_backup_elsewhere() {
+    let mut plan = of(&tree(&["a"]), &tree(&["a", "x"]), DELETE);
+    let kept = |name| (RelPath::new(name).unwrap(), RelPath::new("old").unwrap());
+    plan.kept = vec![kept("a"), kept("x")];
+    plan.remove_nothing();
+    assert_eq!((plan.removals(), plan.kept), (0, vec![kept("a")]));
+}
+
+#[test]
 fn what_is_of_another_kind_is_removed_first_and_a_full_directory_only_with_delete() {
     let mut source = tree(&["a/", "a/f", "b", "c"]);
     source[4].kind = NodeKind::Link(b"elsewhere".to_vec());

@@ -359,21 +359,28 @@ pub fn own_name(path: &str) -> Result<Option<String>, Failure> {
 
 /// Refuses a directory of backups that is beneath one of the trees, which would take it for a part
 /// of itself, or holds one of them, or is to be on another machine. `dir` is a path from the
-/// destination's.
+/// destination's. Of a source whose one file is followed `alone`, only the directory itself is
+/// refused, where a backup could take the file's place.
 ///
 /// # Errors
 /// [`FailureKind::Usage`].
-pub fn refuse_backups(source: &Side, destination: &Side, dir: &Path) -> Result<(), Failure> {
+pub fn refuse_backups(
+    (source, alone): (&Side, bool),
+    destination: &Side,
+    dir: &Path,
+) -> Result<(), Failure> {
     let Side::Here(destination) = destination else { return Err(backups_elsewhere()) };
     let place = real(&destination.path.join(dir));
-    let trees = [Some(destination), if let Side::Here(here) = source { Some(here) } else { None }];
-    for tree in trees.into_iter().flatten() {
-        let tree = real(&tree.path);
-        if place.starts_with(&tree) || tree.starts_with(&place) {
-            let text = "--backup-dir: it is in SRC, or holds SRC or DST; one in DST is written \
-                        as a path from DST";
-            return Err(Failure::new(FailureKind::Usage, text));
-        }
+    let meets = |tree: &Path| place.starts_with(tree) || tree.starts_with(&place);
+    let meets_source = match source {
+        Side::Here(here) if alone => real(&here.path) == place,
+        Side::Here(here) => meets(&real(&here.path)),
+        Side::There(_) => false,
+    };
+    if meets_source || meets(&real(&destination.path)) {
+        let text = "--backup-dir: it is in SRC, or holds SRC or DST; one in DST is written as a \
+                    path from DST";
+        return Err(Failure::new(FailureKind::Usage, text));
     }
     Ok(())
 }
