@@ -7,15 +7,19 @@
 //! value that none takes, is refused with its line: a misspelt limit must not be a limit ignored.
 //! The one table is `host`, whose meaning is not known here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 
+use crate::args::TransferArgs;
+use crate::cp::WayArgs;
 use crate::hosts::Hosts;
+use crate::sync::SyncArgs;
 
 /// What the file says, option by option.
 #[derive(Debug, Default)]
@@ -27,36 +31,18 @@ pub struct File {
     values: BTreeMap<String, String>,
 }
 
-/// Options that the file may not set: what is named there is meant once. What `sync` does is said
-/// with each command, so that a forgotten line never deletes anything.
-const NOT_IN_FILE: [&str; 26] = [
-    "help",
-    "version",
-    "mirror",
-    "blake3",
-    "trace",
-    "tun",
-    "install",
-    "archive",
-    "dry-run",
-    "itemize-changes",
-    "checksum",
-    "modify-window",
-    "delete",
-    "delete-before",
-    "max-delete",
-    "force",
-    "exclude",
-    "include",
-    "exclude-from",
-    "filter",
-    "files-from",
-    "hard-links",
-    "xattrs",
-    "acls",
-    "sparse",
-    "whole-file",
-];
+/// Options that the file may not set, beside those of `sync` alone: what is named there is meant
+/// once.
+const NOT_IN_FILE: [&str; 7] = ["help", "version", "mirror", "blake3", "trace", "tun", "install"];
+
+/// What `sync` does is said with each command, so that a forgotten line never deletes anything.
+static OF_SYNC: LazyLock<HashSet<String>> = LazyLock::new(|| {
+    let shared = WayArgs::augment_args(TransferArgs::augment_args(Command::new("shared")));
+    let shared: HashSet<&str> = shared.get_arguments().filter_map(Arg::get_long).collect();
+    let all = SyncArgs::augment_args(Command::new("sync"));
+    let own = all.get_arguments().filter_map(Arg::get_long).filter(|name| !shared.contains(name));
+    own.map(str::to_owned).collect()
+});
 
 impl File {
     /// Reads the file; no file is an empty one.
@@ -165,7 +151,7 @@ fn namesakes(name: &str) -> Vec<Arg> {
 }
 
 fn allowed(name: &str) -> bool {
-    !NOT_IN_FILE.contains(&name)
+    !NOT_IN_FILE.contains(&name) && !OF_SYNC.contains(name)
 }
 
 fn parse(text: &str) -> Result<File, String> {
@@ -208,7 +194,7 @@ fn unknown(key: &str, name: &str, value: &toml::Value) -> String {
              tables, [host.NAME])"
         );
     }
-    if NOT_IN_FILE.contains(&name) {
+    if !allowed(name) {
         return format!("`{key}` is meant for one command: give it there as --{name}");
     }
     format!("unknown setting `{key}`; the settings are the long options of `gtp VERB --help`")
@@ -317,6 +303,15 @@ mod tests {
             assert_eq!(values["control"], law);
         }
         assert!(parse("control = \"vegas\"\n").unwrap_err().starts_with(", line 1: `control`"));
+    }
+
+    #[test]
+    fn nothing_that_only_sync_has_is_a_setting() {
+        for name in ["delete-excluded", "delete", "max-delete", "backup-dir", "watch", "bwlimit"] {
+            let refused = parse(&format!("{name} = \"1\"\n")).unwrap_err();
+            assert!(refused.contains(&format!("as --{name}")), "{refused}");
+        }
+        assert!(parse("max-rate = \"700Mbit\"\n").is_ok(), "other verbs have it too");
     }
 
     #[test]
