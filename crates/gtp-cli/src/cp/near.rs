@@ -61,6 +61,8 @@ pub struct FarEnd {
     links: Links,
     /// What it tells of a tree that it watches; `None` if it cannot.
     told: Option<mpsc::Receiver<Vec<u8>>>,
+    /// Why the tree is not watched, as it was said last.
+    unwatched: Option<String>,
     stderr_task: JoinHandle<()>,
 }
 
@@ -334,7 +336,18 @@ impl Talk {
                 () = accept_links(listener, &own) => {}
             }
         });
-        FarEnd { child, keep_alive, writing, detour, has_ended, links, told, stderr_task }
+        let unwatched = None;
+        FarEnd {
+            child,
+            keep_alive,
+            writing,
+            detour,
+            has_ended,
+            links,
+            told,
+            unwatched,
+            stderr_task,
+        }
     }
 }
 
@@ -371,13 +384,17 @@ impl FarEnd {
     pub async fn changed(&mut self) {
         let Some(told) = &mut self.told else { return self.ended().await };
         while let Some(bytes) = told.recv().await {
-            match Told::decode(&bytes) {
-                Some(Told::Changed) => break,
-                Some(Told::Unwatched(why)) => {
-                    aside(format_args!("gtp: {}", gtp_text::of_message(&why)))
-                }
-                None => {}
+            let unwatched = match Told::decode(&bytes) {
+                Some(Told::Changed) => None,
+                // What is not watched may have changed at any time.
+                Some(Told::Unwatched(why)) => Some(why),
+                None => continue,
+            };
+            if let Some(why) = unwatched.as_ref().filter(|_| unwatched != self.unwatched) {
+                aside(format_args!("gtp: {}", gtp_text::of_message(why)));
             }
+            self.unwatched = unwatched;
+            break;
         }
         // Of changes that have been told already there need be no further round.
         while told.try_recv().is_ok() {}

@@ -64,6 +64,7 @@ impl Talk {
             has_ended,
             links: links.clone(),
             told: None,
+            unwatched: None,
             stderr_task,
         };
         Sender { far, key, reports, links, detour }
