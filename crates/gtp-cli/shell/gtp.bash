@@ -86,6 +86,8 @@ _gtp_with_hosts() {
     for one in "${found[@]}"; do
         [[ $one != *[:/] ]] || compopt -o nospace
         _gtp_quoted "${one:${#_gtp_word}}"
+        # Within double quotes bash takes ! for a word of its history, whatever stands before it.
+        [[ $_gtp_quote != '"' || $_gtp_text != *!* ]] || continue
         COMPREPLY+=("$_gtp_raw$_gtp_text")
     done
 }

@@ -130,7 +130,8 @@ impl Typed {
 /// An sshd with files that are hard to write, and a directory here with others.
 fn world() -> Sshd {
     let sshd = Sshd::start("");
-    for name in ["data/run 42.h5", "data/run 43.h5", "data/it's/x", "my $HOME/a", "unique", "z;y"] {
+    let data = ["data/run 42.h5", "data/run 43.h5", "data/it's/x"];
+    for name in data.into_iter().chain(["my $HOME/a", "unique", "z;y", "w!x"]) {
         sshd.file(name, 1);
     }
     let world = &sshd.world;
@@ -162,6 +163,9 @@ fn bash_completes_hosts_and_what_is_behind_their_logins() {
         ("gtp cp far:my\\ \\$HOME/", "gtp cp far:my\\ \\$HOME/a "),
         ("gtp cp \"far:my", "gtp cp \"far:my \\$HOME/\""),
         ("gtp cp far:z", "gtp cp far:z\\;y "),
+        ("gtp cp far:w", "gtp cp far:w\\!x "),
+        ("gtp cp 'far:w", "gtp cp 'far:w!x' "),
+        ("gtp cp \"far:w", "gtp cp \"far:w"),
         ("gtp cp far:~/un", "gtp cp far:~/unique "),
         ("gtp cp far:unique lab:un", "gtp cp far:unique lab:unique "),
         ("gtp cp --json far:un", "gtp cp --json far:unique "),

@@ -33,7 +33,7 @@ const SIZE: u64 = 1 << 20;
 /// What may be fetched twice for a kill: a block, and what comes in 50 ms.
 const TWICE: u64 = 262_144 + 80_000_000 / 8 / 20;
 
-/// Who is killed.
+/// Which process is killed.
 #[derive(Clone, Copy, Debug)]
 enum Victim {
     Client,
@@ -117,13 +117,13 @@ impl Running {
         std::thread::spawn(move || {
             let mut text = String::new();
             out.read_to_string(&mut text).unwrap();
-            // Whoever waited may have failed.
+            // The test may have failed meanwhile and have stopped listening.
             let _ = tell.send(text);
         });
         Running { child, ssh, said }
     }
 
-    /// Kills somebody, if it is there; whether it was.
+    /// Kills this process, if it is there; whether it was.
     fn kill(&mut self, far: &Sshd, victim: Victim) -> bool {
         let id = match victim {
             Victim::Client => i32::try_from(self.child.id()).ok(),

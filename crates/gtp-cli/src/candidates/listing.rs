@@ -1,6 +1,6 @@
 //! The names in a directory behind a login, by the login's own `ls`.
 //!
-//! Somebody waits at a prompt: ssh may ask nothing, and all of it has a time limit. The directory
+//! The user waits at a prompt: ssh may ask nothing, and all of it has a time limit. The directory
 //! goes over the pipe, so that no shell reads it. What the far end says may be anything.
 
 use std::process::Stdio;
