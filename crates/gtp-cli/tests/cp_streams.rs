@@ -57,7 +57,9 @@ fn what_is_piped_in_is_a_file_behind_a_login_and_comes_out_of_a_pipe_again() {
     }
     assert_eq!(names(&sshd.world.path("home")).len(), 3, "nothing else is left");
     // A file that is there is replaced, and one in a directory has its name there.
+    // A directory of the name - here changes nothing about that.
     std::fs::create_dir(sshd.home("dir")).unwrap();
+    std::fs::create_dir(sshd.world.path("-")).unwrap();
     for target in ["far:one", "far:dir/new"] {
         expect(0, &feed(sshd.gtp("cp", &["-", target]), b"again"));
     }
@@ -135,7 +137,11 @@ fn begun(sshd: &Sshd, words: &[&str]) -> (Child, ChildStdin) {
 fn an_end_that_dies_before_the_stream_has_ended_leaves_what_was_there() {
     let sshd = Sshd::with_gtp();
     std::fs::write(sshd.home("x"), "old").unwrap();
-    let is_as_before = || names(&sshd.world.path("home")) == ["x"];
+    let is_as_before = || {
+        let is_old = std::fs::read(sshd.home("x")).is_ok_and(|content| content == b"old");
+        assert!(is_old, "a part has taken the file's place");
+        names(&sshd.world.path("home")) == ["x"]
+    };
     // The near end is killed.
     let (mut child, input) = begun(&sshd, &["-", "far:x"]);
     child.kill().unwrap();

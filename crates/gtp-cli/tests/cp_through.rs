@@ -112,6 +112,40 @@ fn what_was_fetched_waits_for_a_repeated_command_if_it_cannot_be_sent_on() {
     // What cannot be fetched is not sent on, and the code says why.
     both.expect(3, &["far:none", &both.server.url("none")]);
     assert!(both.exported("none").is_empty());
+    // Nor is what the source no longer has.
+    both.sshd.file("tree/old", 20_000);
+    both.server.kill();
+    let url = both.server.url("tree");
+    let tree = ["far:tree/", &url, "--retry-for", "1s"];
+    both.expect(5, &tree);
+    std::fs::rename(both.sshd.home("tree/old"), both.sshd.home("tree/new")).unwrap();
+    both.server = both.sshd.world.serve("server", &["--writable", "--listen", &listen]);
+    both.expect(0, &tree);
+    let exported = both.sshd.world.path("export/tree");
+    assert!(exported.join("new").exists() && !exported.join("old").exists());
+    // What was fetched beside it has not been delivered, so no part was done.
+    both.expect(3, &["far:large", &both.server.url("none"), "far:never/"]);
+    assert!(both.at_home("never/large").is_empty());
+    // A server's address without a path is all that it exports.
+    let all = both.server.url("");
+    both.expect(0, &[all.trim_end_matches('/'), "far:whole"]);
+    assert!(both.at_home("whole/got") == content);
+}
+
+#[test]
+fn a_signal_between_two_parts_of_a_copy_stops_it() {
+    let both = Both::new();
+    both.sshd.world.export("x", 50_000);
+    let (script, begun) = (both.sshd.world.path("login"), both.sshd.world.path("begun"));
+    std::fs::write(&script, format!("touch '{}'; exec sleep 60", begun.display())).unwrap();
+    let ssh = format!("sh {}", script.display());
+    let (from, to) = (both.server.url("x"), both.server.url("all/"));
+    let mut command = both.cp(&[&from, "far:y", &to, "--ssh", &ssh]);
+    let child = command.stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the second part", || begun.exists());
+    let id = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
 }
 
 #[test]
@@ -133,7 +167,8 @@ fn an_interrupted_copy_through_here_stops_and_is_gone_on_with() {
     let child = both.cp(&words).stderr(Stdio::null()).spawn().unwrap();
     let part = |dir: &Path| {
         let all = walk(dir);
-        all.iter().any(|path| path.to_string_lossy().ends_with(".gtp-part"))
+        let is_part = |path: &&std::path::PathBuf| path.to_string_lossy().ends_with(".gtp-part");
+        all.iter().filter(is_part).any(|path| common::size_of(path) > 0)
     };
     let cache = both.sshd.world.path("cache");
     wait_for("a part of the file", || part(&cache));
@@ -141,8 +176,10 @@ fn an_interrupted_copy_through_here_stops_and_is_gone_on_with() {
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
     assert!(both.exported("got").is_empty());
-    both.expect(0, &["far:large", &url]);
+    let again = both.expect(0, &["far:large", &url, "--json"]);
     assert!(both.exported("got") == content);
+    let fetched = common::events(&again).into_iter().find(|event| event["event"] == "done");
+    assert!(fetched.unwrap()["resumed_bytes"].as_u64().unwrap() > 0, "it was fetched anew");
 }
 
 /// All files beneath a directory.

@@ -18,10 +18,10 @@ use super::messages::{Heard, Order, Report, Say};
 use super::near::{FarEnd, Sender, Way, call, call_sender};
 use super::operand::{Login, Remote};
 use super::program::Program;
-use super::{Copy, LAST_WORDS_SPAN, Sources, addresses, paths, url, with_advice};
+use super::{
+    Copy, CpArgs, LAST_WORDS_SPAN, Sources, addresses, paths, unless_stopped, url, with_advice,
+};
 use crate::show::Shower;
-use crate::signals::Signals;
-use crate::verbs::other;
 use crate::verbs::transfer::{LOOK_SPAN, time_limit};
 
 /// Both far ends, and what is known of the transfer between them.
@@ -49,9 +49,11 @@ impl Copy<'_> {
         several: bool,
         to: &Remote,
     ) -> Result<bool, Failure> {
-        let sender = self.call_sender(login, asked).await?;
+        let calling = self.args.call_sender(login, asked);
+        let sender = unless_stopped(&mut self.signals, calling).await?;
         let want = Receive { path: to.path.clone(), from: asked.clone() };
-        let called = self.call_receiver(&to.login, &sender, Want::Receive(want)).await;
+        let calling = self.args.call_receiver(&to.login, &sender, Want::Receive(want));
+        let called = unless_stopped(&mut self.signals, calling).await;
         let (receiver, ready) = match called {
             Ok(called) => called,
             Err(failure) => {
@@ -78,32 +80,6 @@ impl Copy<'_> {
         Ok(self.ends.take(ended, &mut self.shower))
     }
 
-    async fn call_sender(&self, login: &Login, paths: &[String]) -> Result<Sender, Failure> {
-        // It lets nobody in, so whose key stands there does not matter.
-        let key = gtp::Identity::generate().fingerprint();
-        let request = self.request(key, Want::Send(paths.to_vec()));
-        call_sender(self.way(login)?, &request).await
-    }
-
-    async fn call_receiver(
-        &self,
-        login: &Login,
-        sender: &Sender,
-        want: Want,
-    ) -> Result<(FarEnd, Ready), Failure> {
-        call(self.way(login)?, &self.request(sender.key, want), None).await
-    }
-
-    fn request(&self, key: gtp::Fingerprint, want: Want) -> Request {
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        Request { version, key, ports: self.args.way.port, want }
-    }
-
-    fn way<'w>(&'w self, login: &'w Login) -> Result<Way<'w>, Failure> {
-        let program = self.args.way.install.then(Program::read).transpose()?;
-        Ok(Way { ssh: &self.args.way.ssh, options: &[], login, program, silence: None })
-    }
-
     /// What the far end that sends has to know of the other one; and the place, for people.
     async fn describe_order(
         &self,
@@ -124,6 +100,34 @@ impl Copy<'_> {
     }
 }
 
+impl CpArgs {
+    async fn call_sender(&self, login: &Login, paths: &[String]) -> Result<Sender, Failure> {
+        // It lets nobody in, so whose key stands there does not matter.
+        let key = gtp::Identity::generate().fingerprint();
+        let request = self.request(key, Want::Send(paths.to_vec()));
+        call_sender(self.way(login)?, &request).await
+    }
+
+    async fn call_receiver(
+        &self,
+        login: &Login,
+        sender: &Sender,
+        want: Want,
+    ) -> Result<(FarEnd, Ready), Failure> {
+        call(self.way(login)?, &self.request(sender.key, want), None).await
+    }
+
+    fn request(&self, key: gtp::Fingerprint, want: Want) -> Request {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Request { version, key, ports: self.way.port, want }
+    }
+
+    fn way<'w>(&'w self, login: &'w Login) -> Result<Way<'w>, Failure> {
+        let program = self.way.install.then(Program::read).transpose()?;
+        Ok(Way { ssh: &self.way.ssh, options: &[], login, program, silence: None })
+    }
+}
+
 impl<'a> Pair<'a> {
     fn new(
         (from, to): (&'a Login, &'a Login),
@@ -138,7 +142,6 @@ impl<'a> Pair<'a> {
 
     /// Shows the transfer to its end; obeys signals and the time limit.
     async fn watch(&mut self, copy: &mut Copy<'_>) -> Result<Outcome, Failure> {
-        let mut signals = Signals::take().map_err(other)?;
         let mut limit = std::pin::pin!(time_limit(&copy.args.transfer));
         let mut look = tokio::time::interval(LOOK_SPAN);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -146,7 +149,7 @@ impl<'a> Pair<'a> {
         let ended = loop {
             tokio::select! {
                 biased;
-                () = signals.next() => {
+                () = copy.signals.next() => {
                     if matches!(self.stopped, Some((FailureKind::Interrupted, _))) {
                         std::process::exit(i32::from(FailureKind::Interrupted.exit_code()));
                     }

@@ -39,9 +39,10 @@ use crate::args::{HostArgs, TransferArgs};
 use crate::hosts::Mirrors;
 use crate::output;
 use crate::show::Shower;
+use crate::signals::Signals;
 use crate::verbs::put::{described, is_input, local_sources};
-use crate::verbs::transfer::{Ends, Options, control, watch};
-use crate::verbs::{host, runtime, start_client};
+use crate::verbs::transfer::{Ends, Options, control, watch_with};
+use crate::verbs::{host, other, runtime, start_client};
 use hello::{Ability, Object, Ready, Request, Want};
 use near::{FarEnd, Way, call};
 use operand::{Login, Operand, Remote};
@@ -135,8 +136,10 @@ pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
         // Before anybody is asked for anything.
         output::Data::open()?;
     }
-    let mut copy = Copy { shower: Shower::new(&args.transfer, to_stdout)?, args, ends: &mut ends };
+    let shower = Shower::new(&args.transfer, to_stdout)?;
     let runtime = runtime()?;
+    let signals = runtime.block_on(async { Signals::take().map_err(other) })?;
+    let mut copy = Copy { shower, args, ends: &mut ends, signals };
     let done = runtime.block_on(async {
         match plan {
             Plan::Pull { from, to } => copy.bring_all(from, &To::Here(&to)).await,
@@ -218,7 +221,7 @@ fn go_beneath(from: &[PathBuf]) -> bool {
         let ends = matches!(text.rsplit(|&b| b == b'/').next(), None | Some(b"" | b"." | b".."));
         !ends && path.is_dir()
     };
-    from.len() > 1 || from.iter().any(is_whole)
+    from.len() > 1 || !is_input(from) && from.iter().any(is_whole)
 }
 
 /// A command under way.
@@ -226,6 +229,8 @@ struct Copy<'a> {
     args: CpArgs,
     shower: Shower,
     ends: &'a mut Ends,
+    /// One set for all parts of the command, so that none is lost between them.
+    signals: Signals,
 }
 
 impl Copy<'_> {
@@ -352,8 +357,9 @@ impl Copy<'_> {
     }
 
     /// Starts the far end, and this one with a key for it alone.
-    async fn call(&self, login: &Login, want: Want) -> Result<(Host, FarEnd, Ready), Failure> {
-        call_far_end(&self.args.way, &self.args.transfer, login, want).await
+    async fn call(&mut self, login: &Login, want: Want) -> Result<(Host, FarEnd, Ready), Failure> {
+        let calling = call_far_end(&self.args.way, &self.args.transfer, login, want);
+        unless_stopped(&mut self.signals, calling).await
     }
 
     /// What is to be fetched from a far end, in transfers: what lies in one directory there comes
@@ -427,7 +433,8 @@ impl Copy<'_> {
         far: Option<(&Login, &mut FarEnd)>,
     ) -> Result<Outcome, Failure> {
         let stopper = transfer.stopper();
-        let watching = watch(here, transfer, &self.args.transfer, &mut self.shower);
+        let (args, shower) = (&self.args.transfer, &mut self.shower);
+        let watching = watch_with(&mut self.signals, here, transfer, args, shower);
         let Some((login, far)) = far else { return watching.await };
         let mut watching = std::pin::pin!(watching);
         let how = tokio::select! {
@@ -454,6 +461,26 @@ impl Copy<'_> {
             Failure::new(FailureKind::Temporary, text)
         })
     }
+}
+
+/// Waits for the end of a call, or for the user's wish to stop. Dropped, a call ends its ssh.
+async fn unless_stopped<T>(
+    signals: &mut Signals,
+    calling: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let mut calling = std::pin::pin!(calling);
+    tokio::select! {
+        biased;
+        () = signals.next() => {}
+        called = &mut calling => return called,
+    }
+    // An ssh that asks for a password hears the terminal's signal too, and must not be killed
+    // before it has put the terminal back as it was.
+    tokio::select! {
+        () = signals.next() => {}
+        _ = timeout(LAST_WORDS_SPAN, calling) => {}
+    }
+    Err(Failure::new(FailureKind::Interrupted, "stopped before the far end had answered"))
 }
 
 /// Starts a far end by ssh, and this host with a key for it alone.

@@ -6,12 +6,15 @@
 //! is named after the command's words: repeated after an interruption, the command finds there what
 //! it has fetched. It goes when all has been sent.
 
-use std::fs::DirBuilder;
+use std::ffi::{OsStr, OsString};
+use std::fs::{DirBuilder, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use gtp::{Failure, FailureKind};
+use gtp::{Failure, FailureKind, Url};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::operand::{Operand, Remote};
 use super::{Copy, Sources, To, paths};
@@ -20,42 +23,63 @@ use crate::output::aside;
 impl Copy<'_> {
     /// Fetches what is elsewhere, and sends it on with what is here.
     pub(super) async fn through(&mut self, from: Vec<Operand>, to: Operand) -> Result<(), Failure> {
-        let stage = Stage::of(&self.args.words)?;
+        check_here(&from)?;
+        let stage = Stage::of(&self.args.words, &self.args.way.ssh)?;
         aside(format_args!(
             "gtp: the data go through here, where they need space in {} until all are sent",
             gtp_text::of_text(&stage.dir.to_string_lossy())
         ));
-        let before = std::mem::take(self.ends);
         let mut local = Vec::new();
         for (number, operand) in from.into_iter().enumerate() {
             local.extend(match operand {
                 Operand::Local(path) => vec![path],
-                Operand::Remote(Remote { login, path }) => {
-                    let is_content = paths::is_content(&path);
-                    let dir = stage.room(number)?;
-                    let sources = Sources { login, paths: vec![path] };
-                    self.bring_all(vec![sources], &To::Here(&slashed(&dir))).await?;
-                    fetched(&dir, is_content)?
-                }
-                Operand::Address(url) => {
-                    let dir = stage.room(number)?;
-                    let is_content = url.ends_with('/');
-                    self.get(&[url], &slashed(&dir)).await?;
-                    fetched(&dir, is_content)?
+                Operand::Remote(_) | Operand::Address(_) => {
+                    self.fetch(&operand, &stage.room(number)?).await?
                 }
             });
             if self.ends.has_failed() {
-                // What is here already stays for the next time.
+                // What is here already stays for the next time; nothing of it has been delivered.
+                *self.ends = std::mem::take(self.ends).undelivered();
                 return Ok(());
             }
         }
-        let fetching = std::mem::replace(self.ends, before);
+        let fetching = std::mem::take(self.ends);
         self.send_on(local, to).await?;
         self.ends.add_partial(&fetching);
         if !self.ends.has_failed() {
             stage.clear();
         }
         Ok(())
+    }
+
+    /// Fetches a source into a directory, and returns what is to be sent on of it. What only an
+    /// earlier command has found at the source is not kept.
+    async fn fetch(&mut self, operand: &Operand, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let is_content = match operand {
+            Operand::Local(_) => false,
+            Operand::Remote(Remote { path, .. }) => paths::is_content(path),
+            Operand::Address(url) => url.parse::<Url>().is_ok_and(|url| url.names_directory()),
+        };
+        let before = self.ends.files();
+        self.fetch_into(operand, dir).await?;
+        let come = self.ends.files() - before;
+        if !self.ends.has_failed() && files_in(dir).map_err(|error| local(dir, &error))? > come {
+            std::fs::remove_dir_all(dir).map_err(|error| local(dir, &error))?;
+            make(dir)?;
+            self.fetch_into(operand, dir).await?;
+        }
+        fetched(dir, is_content)
+    }
+
+    async fn fetch_into(&mut self, operand: &Operand, dir: &Path) -> Result<(), Failure> {
+        match operand.clone() {
+            Operand::Local(_) => Ok(()),
+            Operand::Remote(Remote { login, path }) => {
+                let sources = Sources { login, paths: vec![path] };
+                self.bring_all(vec![sources], &To::Here(&slashed(dir))).await
+            }
+            Operand::Address(url) => self.get(&[url], &slashed(dir)).await,
+        }
     }
 
     async fn send_on(&mut self, local: Vec<PathBuf>, to: Operand) -> Result<(), Failure> {
@@ -94,14 +118,50 @@ fn fetched(dir: &Path, is_content: bool) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
+/// Files in a directory and those beneath it.
+fn files_in(dir: &Path) -> std::io::Result<u64> {
+    let mut count = 0;
+    for entry in dir.read_dir()? {
+        let entry = entry?;
+        count += match entry.file_type()?.is_dir() {
+            true => files_in(&entry.path())?,
+            false => 1,
+        };
+    }
+    Ok(count)
+}
+
+/// Refuses sources of this machine that are not there, before anything is fetched.
+fn check_here(from: &[Operand]) -> Result<(), Failure> {
+    for operand in from {
+        if let Operand::Local(path) = operand {
+            std::fs::metadata(path).map_err(|error| {
+                let kind = match error.kind() {
+                    std::io::ErrorKind::NotFound => FailureKind::Missing,
+                    _ => FailureKind::Other,
+                };
+                Failure::new(kind, error.to_string())
+                    .about(gtp_text::of_text(&path.to_string_lossy()))
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// Where data wait on their way through this machine.
 struct Stage {
     dir: PathBuf,
+    /// Locked: an equal command would send what this one has not fetched yet, and remove what this
+    /// one sends.
+    _lock: File,
 }
 
 impl Stage {
     /// The directory of the command of these words, made if it is not there.
-    fn of(words: &[std::ffi::OsString]) -> Result<Stage, Failure> {
+    ///
+    /// # Errors
+    /// [`FailureKind::Temporary`] if an equal command is under way.
+    fn of(words: &[OsString], ssh: &str) -> Result<Stage, Failure> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
         let home = || absolute("HOME").map(|home| home.join(".cache"));
         let cache = absolute("XDG_CACHE_HOME").or_else(home);
@@ -110,13 +170,15 @@ impl Stage {
             Failure::new(FailureKind::Destination, text)
         })?;
         let mut hasher = blake3::Hasher::new();
-        for word in words {
+        // What a login means is the program's to say.
+        for word in [OsStr::new(ssh)].into_iter().chain(words.iter().map(OsString::as_os_str)) {
             hasher.update(word.as_bytes()).update(&[0]);
         }
         let name = &hasher.finalize().to_hex()[..NAME_DIGITS];
-        let stage = Stage { dir: cache.join("gtp").join("passing").join(name) };
-        make(&stage.dir)?;
-        Ok(stage)
+        let dir = cache.join("gtp").join("passing").join(name);
+        make(&dir)?;
+        let _lock = locked(&dir)?;
+        Ok(Stage { dir, _lock })
     }
 
     /// A directory in it for one source.
@@ -140,6 +202,19 @@ fn make(dir: &Path) -> Result<(), Failure> {
     made.map_err(|error| local(dir, &error))
 }
 
+/// Locks a directory for as long as what this returns is kept.
+fn locked(dir: &Path) -> Result<File, Failure> {
+    let file = File::open(dir).map_err(|error| local(dir, &error))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => {
+            let text = "the same copy is under way already, in another process";
+            Err(Failure::new(FailureKind::Temporary, text))
+        }
+        Err(error) => Err(local(dir, &error.into())),
+    }
+}
+
 fn local(dir: &Path, error: &std::io::Error) -> Failure {
     let shown = gtp_text::of_text(&dir.to_string_lossy());
     Failure::new(FailureKind::Destination, format!("{shown}: {error}"))
@@ -147,3 +222,26 @@ fn local(dir: &Path, error: &std::io::Error) -> Failure {
 
 /// Hexadecimal digits of the hash of a command's words.
 const NAME_DIGITS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_of_two_equal_copies_has_the_place_where_data_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = locked(dir.path()).unwrap();
+        let failure = locked(dir.path()).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Temporary, "{failure}");
+        drop(first);
+        locked(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_source_of_this_machine_that_is_not_there_is_refused_before_anything_is_fetched() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(check_here(&[Operand::Local(dir.path().into())]).is_ok());
+        let missing = [Operand::Local(dir.path().join("none"))];
+        assert_eq!(check_here(&missing).unwrap_err().kind, FailureKind::Missing);
+    }
+}

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use gtp::{Failure, FailureKind, Get, Url};
 
-use super::transfer::{Ends, Options, control, watch};
+use super::transfer::{Ends, Options, control, watch_with};
 use crate::args::GetArgs;
 use crate::output;
 use crate::show::Shower;
+use crate::signals::Signals;
 
 pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let usage = |text: String| Failure::new(FailureKind::Usage, text);
@@ -41,12 +42,15 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let (named, several) = (urls.len(), urls.len() > 1);
     runtime.block_on(async {
         let host = super::start_client(super::host(&args.transfer.host))?;
+        let mut signals = Signals::take().map_err(super::other)?;
         for url in urls {
             let dest =
                 if several { format!("{}/", dest.trim_end_matches('/')) } else { dest.clone() };
             let transfer = describe(&args, url, &dest).and_then(|get| get.start(&host));
             let ended = match transfer {
-                Ok(transfer) => watch(&host, transfer, &args.transfer, &mut shower).await,
+                Ok(transfer) => {
+                    watch_with(&mut signals, &host, transfer, &args.transfer, &mut shower).await
+                }
                 Err(failure) => Err(failure),
             };
             if !ends.take(ended, &mut shower) {

@@ -121,14 +121,26 @@ macro_rules! take_options {
 
 take_options!(Get, Put);
 
-/// Shows a transfer until its end; obeys signals and the time limit.
+/// Shows the one transfer of a command until its end; obeys signals and the time limit.
 pub async fn watch(
+    host: &Host,
+    transfer: Transfer,
+    args: &TransferArgs,
+    shower: &mut Shower,
+) -> Result<Outcome, Failure> {
+    let mut signals = Signals::take().map_err(super::other)?;
+    watch_with(&mut signals, host, transfer, args, shower).await
+}
+
+/// As [`watch`], for one of several parts of a command. The signals are the whole command's: one
+/// that came between two parts stops the next one.
+pub async fn watch_with(
+    signals: &mut Signals,
     host: &Host,
     mut transfer: Transfer,
     args: &TransferArgs,
     shower: &mut Shower,
 ) -> Result<Outcome, Failure> {
-    let mut signals = Signals::take().map_err(super::other)?;
     let stopper = transfer.stopper();
     let mut limit = std::pin::pin!(time_limit(args));
     let (mut over, mut interrupted) = (false, false);
@@ -178,6 +190,8 @@ pub struct Ends {
     done: usize,
     failed: usize,
     partial: usize,
+    /// Files of those that are done.
+    files: u64,
     first: Option<Failure>,
 }
 
@@ -187,6 +201,7 @@ impl Ends {
         match ended {
             Ok(outcome) => {
                 self.done += 1;
+                self.files += outcome.files_written + outcome.files_unchanged;
                 let missed = outcome.skipped.iter().any(|f| f.kind == FailureKind::Partial);
                 self.partial += usize::from(missed);
                 true
@@ -202,9 +217,20 @@ impl Ends {
         }
     }
 
+    /// Files of the transfers that are done: those that were written, and those that were there.
+    pub fn files(&self) -> u64 {
+        self.files
+    }
+
     /// Whether one of them has failed.
     pub fn has_failed(&self) -> bool {
         self.first.is_some()
+    }
+
+    /// The same ends of transfers to a place on the way, where nothing has been delivered: the
+    /// first failure is the whole command's.
+    pub fn undelivered(self) -> Ends {
+        Ends { done: 0, ..self }
     }
 
     /// Counts what others have left out as left out here.
