@@ -189,6 +189,8 @@ impl Pouring {
                 _ = look.tick() => self.look(line, said.bytes(), &mut way),
             }
         };
+        // A short input is sent before there is time to look.
+        self.look(line, said.bytes(), &mut way);
         match verdict {
             Ok(Verdict::InPlace) if said.has_ended() => Ok(said.bytes()),
             Ok(Verdict::Failed(why)) => Err(Failure::new(FailureKind::Destination, why)),
