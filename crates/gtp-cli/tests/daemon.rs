@@ -720,6 +720,8 @@ fn what_answers_as_no_daemon_does_is_named_and_one_that_hangs_up_is_code_5() {
     let (garbage, gone) = (world.path("garbage/s"), world.path("gone/s"));
     pretend(&garbage, |connection| {
         assert!(connection.wait(None).unwrap());
+        // To close with something unread is to reset: the answer would not arrive.
+        connection.receive(&mut [0; 256]).unwrap();
         connection.send(b"220 ready", &[]).unwrap();
     });
     pretend(&gone, drop);
