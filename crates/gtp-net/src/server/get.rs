@@ -107,9 +107,9 @@ impl Giving {
         let open = SourceOpen { session, source: Box::new(source) };
         let source = client.host.open_source(open);
         let sent = source.watch();
-        client.told.measure(move || moved(&sent.progress(), None));
         let manifest = &listing.scanned.manifest;
         let sums = (manifest.entries.len() as u64, manifest.content_bytes());
+        client.told.measure(move || moved(&sent.progress(), None, sums.1));
         let object = Some(wire_root(manifest.root_kind));
         let opened = client.opened(shared, number, object, sums);
         let (answers, questions) = (RootAnswers::default(), PathQuestions::default());
@@ -133,7 +133,8 @@ impl Giving {
 
     /// Parts from the client, which is done, has failed, or must leave.
     async fn end(self, verdict: Result<Result<(), Failure>, Leave>) -> Ending {
-        let moved = moved(&self.source.ended(ENDED_SPAN).await, self.done.as_ref());
+        let whole = self.listing.scanned.manifest.content_bytes();
+        let moved = moved(&self.source.ended(ENDED_SPAN).await, self.done.as_ref(), whole);
         let Client { channel, seat, .. } = self.client;
         let failure = match verdict {
             Ok(verdict) => {
@@ -256,12 +257,13 @@ impl Giving {
     }
 }
 
-/// What a session has sent. The last proofs of receipt may be on their way when the client is done,
-/// so its word counts then, as far as so much was sent.
-fn moved(sent: &SourceProgress, done: Option<&Done>) -> Moved {
+/// What a session has sent of an object of `whole` bytes. The last proofs of receipt may be on
+/// their way when the client is done, so its word counts then, as far as so much was sent. Proofs
+/// count a short unit as a whole one, and no object has been moved beyond its end.
+fn moved(sent: &SourceProgress, done: Option<&Done>, whole: u64) -> Moved {
     let said = done.map_or(0, |done| done.content_bytes.min(sent.wire_bytes));
     Moved {
-        content_bytes: said.max(sent.proved_bytes),
+        content_bytes: said.max(sent.proved_bytes).min(whole),
         files: done.map_or(0, |done| done.files),
         wire_bytes: sent.wire_bytes,
         wasted_bytes: (sent.wire_bytes as f64 * sent.loss_ratio.clamp(0.0, 1.0)) as u64,
