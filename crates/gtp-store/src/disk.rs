@@ -641,14 +641,19 @@ impl Disk for OsDisk {
     }
 
     fn sync_all(&mut self) -> io::Result<()> {
-        match syncfs(&self.base) {
-            Err(error) if is_refusal(error) => {
-                // All file systems of the host: more than is needed, and no error to read.
-                rustix::fs::sync();
-                Ok(())
-            }
-            done => Ok(done?),
+        Ok(sync_file_system(self.base.as_fd())?)
+    }
+}
+
+/// Waits until everything on the file system of an open file survives a loss of power.
+pub(crate) fn sync_file_system(of: BorrowedFd<'_>) -> Result<(), Errno> {
+    match syncfs(of) {
+        Err(error) if is_refusal(error) => {
+            // All file systems of the host: more than is needed, and no error to read.
+            rustix::fs::sync();
+            Ok(())
         }
+        done => done,
     }
 }
 

@@ -38,7 +38,7 @@ const MAX_GROUP: usize = 16_384;
 const MAX_GROUP_BYTES: u64 = 256 << 20;
 
 /// From this many directories or files on, one sync of everything replaces single ones.
-const SYNC_SINGLY: usize = 4;
+pub(crate) const SYNC_SINGLY: usize = 4;
 
 /// What to do with files that are there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -158,6 +158,56 @@ fn a_part_that_a_transfer_writes_or_another_user_owns_is_not_replaced_by_a_step(
     assert_eq!(fs::read(&part).unwrap(), b"theirs");
 }
 
+/// All names of a tree, with the content of files and the targets of links.
+fn told(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).unwrap().flatten() {
+        let (at, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            all.extend(
+                told(&at).into_iter().map(|(inner, held)| (format!("{name}/{inner}"), held)),
+            );
+            all.push((name, Vec::new()));
+        } else {
+            let target =
+                fs::read_link(&at).map(|target| target.into_os_string().into_encoded_bytes());
+            all.push((name, target.unwrap_or_else(|_| fs::read(&at).unwrap())));
+        }
+    }
+    all.sort();
+    all
+}
+
+fn any_step() -> impl Strategy<Value = Deed> {
+    let name = prop::sample::select(vec!["a", "b", "d/f", "d/g", "d", "new/x", "out", "gone/x"]);
+    let content = prop::collection::vec(any::<u8>(), 0..4);
+    prop_oneof![
+        12 => (name.clone(), content).prop_map(|(name, content)| written(name, &content)),
+        1 => Just(Deed::MakeDir { path: Some(path("new")) }),
+        1 => name.clone().prop_map(|name| Deed::Link { path: path(name), target: b"t".to_vec() }),
+        1 => (name.clone(), name).prop_map(|(new, old)| Deed::HardLink { path: path(new), to: path(old) }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_row_of_steps_makes_what_they_make_one_by_one_and_names_the_same_that_fail(
+        row in prop::collection::vec(any_step(), 0..80),
+    ) {
+        let ((together, replica), (singly, other)) = (world(), world());
+        let mut steps = replica.steps();
+        let mut failed = Vec::new();
+        for (index, step) in row.iter().enumerate() {
+            steps.carry_out(index, step);
+            failed.extend(other.apply(step).err().map(|fault| (index, fault)));
+        }
+        prop_assert_eq!(steps.finish(), failed);
+        prop_assert_eq!(told(&together.path().join("t")), told(&singly.path().join("t")));
+    }
+}
+
 #[test]
 fn a_file_is_read_for_a_step_only_as_it_was_seen() {
     let (dir, replica) = world();

@@ -263,7 +263,11 @@ impl Side {
             Side::Here(here) => {
                 let replica = Arc::clone(&here.replica);
                 let done = tokio::task::spawn_blocking(move || {
-                    deeds.iter().filter_map(|deed| replica.apply(deed).err()).collect()
+                    let mut steps = replica.steps();
+                    for (index, deed) in deeds.iter().enumerate() {
+                        steps.carry_out(index, deed);
+                    }
+                    steps.finish().into_iter().map(|(_, fault)| fault).collect()
                 });
                 done.await.map_err(other)
             }
@@ -357,8 +361,8 @@ pub fn own_name(path: &str) -> Result<Option<String>, Failure> {
     Ok(Some(named.as_str().to_owned()))
 }
 
-/// Refuses a directory of backups that is beneath one of the trees, which would take it for a part
-/// of itself, or holds one of them, or is to be on another machine. `dir` is a path from the
+/// Refuses a directory of backups that is beneath one of the trees, where it would be synced with
+/// the tree, that holds one of them, or that is to be on another machine. `dir` is a path from the
 /// destination's. Of a source whose one file is followed `alone`, only the directory itself is
 /// refused, where a backup could take the file's place.
 ///

@@ -188,24 +188,33 @@ fn carry_out(
     told: Changes,
     must_stop: impl Fn() -> bool,
 ) -> Carried {
-    let (mut faults, mut changes) = (Vec::new(), Vec::new());
-    for (index, wire) in (0..).zip(deeds.deeds) {
-        let change = (told == Changes::Told).then(|| change(&wire));
-        let done = match deed(wire) {
-            Ok(_) if must_stop() => Err(STOPS.to_owned()),
-            Ok(deed) => replica.apply(&deed).map_err(|fault| fault.why),
-            Err(bad) => Err(bad.to_string()),
-        };
-        let failure = done.err().map(|mut why| {
-            let end = (0..=FAULT_MAX.min(why.len())).rev().find(|&at| why.is_char_boundary(at));
-            why.truncate(end.unwrap_or(0));
-            why
-        });
-        changes.extend(change.map(|change| Change { failure: failure.clone(), ..change }));
-        let fault = |why| DeedFault { index, text: PeerText::new(why) };
-        faults.extend(failure.map(fault));
+    let (mut steps, mut refused) = (replica.steps(), Vec::new());
+    let mut changes: Vec<Change> = Vec::new();
+    for (index, wire) in deeds.deeds.into_iter().enumerate() {
+        changes.extend((told == Changes::Told).then(|| change(&wire)));
+        match deed(wire) {
+            Ok(_) if must_stop() => refused.push((index, STOPS.to_owned())),
+            Ok(deed) => steps.carry_out(index, &deed),
+            Err(bad) => refused.push((index, bad.to_string())),
+        }
     }
-    Carried { done: DeedsDone { faults }, changes }
+    refused.extend(steps.finish().into_iter().map(|(index, fault)| (index, fault.why)));
+    refused.sort_by_key(|(index, _)| *index);
+    let faults = refused.into_iter().map(|(index, why)| {
+        let why = cut(why);
+        if let Some(change) = changes.get_mut(index) {
+            change.failure = Some(why.clone());
+        }
+        DeedFault { index: index as u32, text: PeerText::new(why) }
+    });
+    Carried { done: DeedsDone { faults: faults.collect() }, changes }
+}
+
+/// As much of a reason as a message takes.
+fn cut(mut why: String) -> String {
+    let end = (0..=FAULT_MAX.min(why.len())).rev().find(|&at| why.is_char_boundary(at));
+    why.truncate(end.unwrap_or(0));
+    why
 }
 
 /// A step as the operator hears of it.

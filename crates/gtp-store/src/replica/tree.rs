@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::deed::{Deed, Dress, SMALL_MAX, Seen};
 use super::node::{ACL_NAMES, TARGET_MAX, Xattr, may_carry};
+use super::steps::Spare;
 use super::survey::{by_handle, words, xattrs};
 use crate::export::attributes;
 use crate::hash::{Value, block_value};
@@ -73,34 +74,17 @@ impl Replica {
         }
     }
 
-    /// Carries out one step. Blocks.
-    ///
-    /// # Errors
-    /// A [`Fault`] that names what the step concerns; the tree is as it was.
-    pub fn apply(&self, deed: &Deed) -> Result<(), Fault> {
-        self.carry_out(deed).map_err(|why| Fault { path: escaped(deed.name()), why })
-    }
-
-    fn carry_out(&self, deed: &Deed) -> Result<(), String> {
+    /// Carries out one step. A file that it writes has its name only once it is placed.
+    pub(super) fn carry_out(&self, deed: &Deed) -> Result<Option<Spare>, String> {
         if let Deed::MakeDir { path: None } = deed {
-            return self.make_root().map_err(words);
+            return self.make_root().map(|()| None).map_err(words);
         }
         let root = self.open_root().map_err(words)?.ok_or("the tree is not there")?;
-        match deed {
-            Deed::MakeDir { path: None } => Ok(()),
-            Deed::MakeDir { path: Some(path) } => make_dir(&root, path.as_str()).map_err(words),
-            Deed::Remove { path, seen } => remove(&root, path, *seen),
-            Deed::Move { path, seen, to } => move_away(&root, path, *seen, to),
-            Deed::Link { path, target } => link(&root, path, target),
-            Deed::HardLink { path, to } => hard_link(&root, path, to).map_err(words),
-            Deed::Dig { path } => dig(&root, path).map_err(words),
-            Deed::Dress(dress) => set(&root, dress),
-            Deed::Write { path, content, mode, mtime } => {
-                write(&root, path, content, (*mode, *mtime))
-            }
+        if let Deed::Write { path, content, mode, mtime } = deed {
+            return write(&root, path, content, (*mode, *mtime)).map(Some);
         }
+        change(&root, deed).map(|()| None)
     }
-
     /// Makes the tree's directory and at most those directly above it.
     pub(super) fn make_root(&self) -> Result<(), Errno> {
         let Some(at) = &self.at else { return Ok(()) };
@@ -265,40 +249,51 @@ fn link(root: &OwnedFd, path: &RelPath, target: &[u8]) -> Result<(), String> {
 }
 
 /// Makes the link under another name first, so that the file that is there stays if that fails.
-fn hard_link(root: &OwnedFd, path: &RelPath, to: &RelPath) -> Result<(), Errno> {
-    let (from_dir, from) = holder(root, to)?;
-    let (dir, name) = holder(root, path)?;
-    let about = statat(&from_dir, from, AtFlags::SYMLINK_NOFOLLOW)?;
-    if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
-        return Err(Errno::INVAL);
-    }
+fn hard_link(root: &OwnedFd, path: &RelPath, to: &RelPath) -> Result<(), String> {
+    let (from_dir, from) = holder(root, to).map_err(words)?;
+    let (dir, name) = holder(root, path).map_err(words)?;
+    let about = |dir: &OwnedFd, name: &str| {
+        let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(words)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok((stat.st_dev, stat.st_ino)),
+            _ => Err(format!("{} is no file", escaped(name))),
+        }
+    };
+    let linked = about(&from_dir, from)?;
     match linkat(&from_dir, from, &dir, name, AtFlags::empty()) {
         Err(Errno::EXIST) => {}
-        linked => return linked,
+        made => return made.map_err(words),
     }
-    let there = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
-        return Err(Errno::EXIST);
-    }
-    if (there.st_dev, there.st_ino) == (about.st_dev, about.st_ino) {
+    if about(&dir, name)? == linked {
         return Ok(());
     }
     let spare = crate::name::beside(name, crate::name::PART_SUFFIX);
-    match unlinkat(&dir, &*spare, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error),
-    }
-    linkat(&from_dir, from, &dir, &*spare, AtFlags::empty())?;
-    renameat(&dir, &*spare, &dir, name)
+    clear_spare(&dir, &spare)?;
+    linkat(&from_dir, from, &dir, &*spare, AtFlags::empty()).map_err(words)?;
+    renameat(&dir, &*spare, &dir, name).map_err(words)
 }
 
-/// Writes a file under another name first, so that what is there stays if that fails.
+/// Carries out a step that writes no file.
+fn change(root: &OwnedFd, deed: &Deed) -> Result<(), String> {
+    match deed {
+        Deed::MakeDir { path: None } | Deed::Write { .. } => Ok(()),
+        Deed::MakeDir { path: Some(path) } => make_dir(root, path.as_str()).map_err(words),
+        Deed::Remove { path, seen } => remove(root, path, *seen),
+        Deed::Move { path, seen, to } => move_away(root, path, *seen, to),
+        Deed::Link { path, target } => link(root, path, target),
+        Deed::HardLink { path, to } => hard_link(root, path, to),
+        Deed::Dig { path } => dig(root, path).map_err(words),
+        Deed::Dress(dress) => set(root, dress),
+    }
+}
+
+/// Writes a file under another name, so that what is there stays if that fails.
 fn write(
     root: &OwnedFd,
     path: &RelPath,
     content: &[u8],
     (mode, mtime): (u32, Mtime),
-) -> Result<(), String> {
+) -> Result<Spare, String> {
     if content.len() > SMALL_MAX {
         return Err("the file is too long for a step".into());
     }
@@ -314,18 +309,17 @@ fn write(
     clear_spare(&dir, &spare)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let file = walk::open(dir.as_fd(), &spare, flags, Mode::from_raw_mode(0o600)).map_err(words)?;
-    lock(&file)?;
-    let mut file = std::fs::File::from(file);
-    let written = file.write_all(content).map_err(|error| error.to_string()).and_then(|()| {
-        let dressed = fchmod(&file, Mode::from_raw_mode(mode & 0o777));
-        dressed.and_then(|()| futimens(&file, &times(mtime))).map_err(words)
-    });
-    let placed = written.and_then(|()| renameat(&dir, &*spare, &dir, name).map_err(words));
-    if placed.is_err() {
-        // It may not be there; what failed is told in any case.
-        let _ = unlinkat(&dir, &*spare, AtFlags::empty());
-    }
-    placed
+    let written = Spare { dir, spare, name: name.to_owned(), file, is_placed: false };
+    lock(&written.file)?;
+    let mut file = std::fs::File::from(written.file.try_clone().map_err(other)?);
+    file.write_all(content).map_err(other)?;
+    fchmod(&file, Mode::from_raw_mode(mode & 0o777)).map_err(words)?;
+    futimens(&file, &times(mtime)).map_err(words)?;
+    Ok(written)
+}
+
+fn other(error: std::io::Error) -> String {
+    error.to_string()
 }
 
 /// Removes what an earlier transfer or step of this user has left under a spare name.
