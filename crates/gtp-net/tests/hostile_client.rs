@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gtp_alloc::{Bytes, Rate};
+use gtp_alloc::Bytes;
 use gtp_net::control::{ControlChannel, ControlError, Ends};
 use gtp_net::flows::FailureKind;
 use gtp_net::identity::Identity;
@@ -22,10 +22,9 @@ use gtp_net::messages::{
     TreeWanted, Verb,
 };
 use gtp_net::server::{
-    Admission, Changes, EVENTS, Limits, ServeConfig, Server, ServerEvent, WhyRefused, Writing,
+    Admission, EVENTS, Limits, ServeConfig, Server, ServerEvent, WhyRefused, Writing,
 };
 use gtp_net::trust::{HostAddress, HostTrust, Strangers};
-use gtp_store::SinkOptions;
 use hostile::{Client, an_open, entry, file, host, tree, unchecked};
 use raw_client::RawClient;
 use tempfile::TempDir;
@@ -64,21 +63,10 @@ impl World {
         symlink(path("secret"), path("export/file-link")).unwrap();
         let (identity, friend) = (Identity::generate(), Identity::generate());
         std::fs::write(path("keys"), format!("{}\n", friend.fingerprint())).unwrap();
-        let config = ServeConfig {
-            root: path("export"),
-            listen: "127.0.0.1:0".parse().unwrap(),
-            admission: Admission::File { path: path("keys"), strangers },
-            writing,
-            limits,
-            max_rate: Rate::UNLIMITED,
-            alone: Vec::new(),
-            interval: None,
-            sink_options: SinkOptions::default(),
-            changes: Changes::Untold,
-            confines: None,
-            chosen: None,
-            data_from: None,
-        };
+        let admission = Admission::File { path: path("keys"), strangers };
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let config = ServeConfig::new(path("export"), listen, admission);
+        let config = ServeConfig { writing, limits, ..config };
         let (tell, events) = mpsc::channel(EVENTS);
         let server = Server::bind(host(), &identity, config, tell).await.unwrap();
         let address = server.address();

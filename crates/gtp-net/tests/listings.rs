@@ -11,13 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gtp_alloc::Rate;
 use gtp_net::control::{ControlChannel, ControlError, Ends};
 use gtp_net::identity::Identity;
 use gtp_net::messages::{Message, Opened, Reason, Verb};
-use gtp_net::server::{Admission, Changes, EVENTS, Limits, ServeConfig, Server, Writing};
+use gtp_net::server::{Admission, EVENTS, ServeConfig, Server};
 use gtp_net::trust::{AuthorizedKeys, ClientTrust, HostAddress, HostTrust, Strangers};
-use gtp_store::SinkOptions;
 use hostile::{an_open, host};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::net::TcpSocket;
@@ -82,21 +80,8 @@ impl World {
     async fn of(root: &Path) -> World {
         let identity = Identity::generate();
         let trust = ClientTrust { keys: AuthorizedKeys::default(), strangers: Strangers::MayRead };
-        let config = ServeConfig {
-            root: root.to_owned(),
-            listen: "127.0.0.1:0".parse().unwrap(),
-            admission: Admission::Fixed(trust),
-            writing: Writing::Refused,
-            limits: Limits::default(),
-            max_rate: Rate::UNLIMITED,
-            alone: Vec::new(),
-            interval: None,
-            sink_options: SinkOptions::default(),
-            changes: Changes::Untold,
-            confines: None,
-            chosen: None,
-            data_from: None,
-        };
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let config = ServeConfig::new(root.to_owned(), listen, Admission::Fixed(trust));
         let (tell, _) = mpsc::channel(EVENTS);
         let server = Server::bind(host(), &identity, config, tell).await.unwrap();
         let address = server.address();

@@ -1,33 +1,23 @@
 //! A stream to a file that a client gives up before its end: the server keeps nothing of it.
 
+#[path = "common/quick.rs"]
+mod quick;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use gtp_alloc::{Bytes, Rate};
 use gtp_net::client::{Endpoint, Monitor, PourRequest, Progress, Terms, Url, pour};
-use gtp_net::engine::{Host, HostConfig};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::Identity;
-use gtp_net::server::{Admission, Changes, Limits, ServeConfig, Server, ServerEvent, Writing};
+use gtp_net::server::{Admission, ServeConfig, Server, ServerEvent, Writing};
 use gtp_net::trust::{HostTrust, Strangers};
-use gtp_store::SinkOptions;
+use quick::host;
 use tempfile::TempDir;
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-fn host() -> Host {
-    Host::start(HostConfig {
-        capacity_out: Rate::from_mbps(2_000),
-        capacity_in: Rate::from_mbps(2_000),
-        interval: None,
-        memory: Bytes(8 << 20),
-        engines: 1,
-    })
-    .unwrap()
-}
 
 /// A server whose export has a file `x`, and a client that it lets write.
 struct World {
@@ -54,21 +44,10 @@ impl World {
         std::fs::write(&keys, format!("{} write\n", client.fingerprint())).unwrap();
         std::fs::create_dir(dir.path().join("export")).unwrap();
         std::fs::write(dir.path().join("export/x"), "old").unwrap();
-        let config = ServeConfig {
-            root: dir.path().join("export"),
-            listen: "127.0.0.1:0".parse().unwrap(),
-            admission: Admission::File { path: keys, strangers: Strangers::Refused },
-            writing: Writing::Allowed,
-            limits: Limits::default(),
-            max_rate: Rate::UNLIMITED,
-            alone: Vec::new(),
-            interval: None,
-            sink_options: SinkOptions::default(),
-            changes: Changes::Untold,
-            confines: None,
-            chosen: None,
-            data_from: None,
-        };
+        let admission = Admission::File { path: keys, strangers: Strangers::Refused };
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let config = ServeConfig::new(dir.path().join("export"), listen, admission);
+        let config = ServeConfig { writing: Writing::Allowed, ..config };
         let (tell, events) = mpsc::channel(16);
         let server = Server::bind(host(), &identity, config, tell).await.unwrap();
         let url = format!("gtp://{}/x", server.address()).parse().unwrap();

@@ -2,6 +2,8 @@
 //! what a stranger or a liar gets.
 
 mod hostile;
+#[path = "common/quick.rs"]
+mod quick;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,15 +11,15 @@ use std::time::Duration;
 
 use gtp_alloc::{Bytes, Rate};
 use gtp_net::client::{Endpoint, Terms, Udp, Url};
-use gtp_net::engine::{Host, HostConfig, Law};
+use gtp_net::engine::Law;
 use gtp_net::flows::FailureKind;
 use gtp_net::identity::Identity;
 use gtp_net::messages::{Connected, Done, EntryKind, Message, Opened, Ready, Reason};
-use gtp_net::server::{Admission, Changes, Limits, ServeConfig, Server, Writing};
+use gtp_net::server::{Admission, Limits, ServeConfig, Server};
 use gtp_net::stream::{Callers, Carries, ListenConfig, Stream, StreamListener, WINDOW, connect};
 use gtp_net::trust::{HostTrust, Strangers};
-use gtp_store::SinkOptions;
 use hostile::{Liar, an_opened};
+use quick::host;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -29,17 +31,6 @@ struct World {
     listener: StreamListener,
     fingerprint: gtp_net::identity::Fingerprint,
     endpoint: Arc<Endpoint>,
-}
-
-fn host() -> Host {
-    Host::start(HostConfig {
-        capacity_out: Rate::from_mbps(2_000),
-        capacity_in: Rate::from_mbps(2_000),
-        interval: None,
-        memory: Bytes(8 << 20),
-        engines: 1,
-    })
-    .unwrap()
 }
 
 impl World {
@@ -404,21 +395,10 @@ async fn a_liar_ends_a_connection_with_an_error_and_never_with_an_end() {
 async fn a_server_of_files_has_no_streams_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let identity = Identity::generate();
-    let config = ServeConfig {
-        root: dir.path().to_owned(),
-        listen: "127.0.0.1:0".parse().unwrap(),
-        admission: Admission::File { path: dir.path().join("keys"), strangers: Strangers::MayRead },
-        writing: Writing::Refused,
-        limits: Limits::default(),
-        max_rate: Rate::UNLIMITED,
-        alone: Vec::new(),
-        interval: None,
-        sink_options: SinkOptions::default(),
-        changes: Changes::Untold,
-        confines: None,
-        chosen: None,
-        data_from: None,
-    };
+    let admission =
+        Admission::File { path: dir.path().join("keys"), strangers: Strangers::MayRead };
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let config = ServeConfig::new(dir.path().to_owned(), listen, admission);
     let (events, _heard) = tokio::sync::mpsc::channel(16);
     let server = Server::bind(host(), &identity, config, events).await.unwrap();
     let url = format!("gtp://{}/talk", server.address()).parse().unwrap();

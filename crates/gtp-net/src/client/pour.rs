@@ -142,6 +142,7 @@ impl Pouring {
             let pause = back_off(tries);
             let after = Span::from_nanos(pause.as_nanos() as u64);
             self.monitor.tell(Event::Retry { url: self.url.to_string(), failure, after });
+            // Nothing tells when the server can be reached again.
             tokio::time::sleep(pause).await;
         }
     }

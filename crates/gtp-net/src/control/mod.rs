@@ -482,7 +482,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
                         take(message)?;
                     }
                 },
-                // While this end sends, the peer may have nothing to say.
+                // The limit on a peer's silence. While this end sends, it may have nothing to say.
                 () = tokio::time::sleep(silence), if is_sent => {
                     return Err(ControlError::TimedOut("the peer's answer").into());
                 }

@@ -20,6 +20,7 @@ mod pulse;
 mod put;
 mod scan;
 pub(crate) mod session;
+mod spot;
 mod steps;
 mod streamed;
 mod tend;
@@ -103,6 +104,28 @@ pub struct ServeConfig {
     /// The address that sends the datagrams of clients whose connections arrive from the loopback
     /// because a program on this machine, such as ssh, forwards them.
     pub data_from: Option<IpAddr>,
+}
+
+impl ServeConfig {
+    /// A server of `root` at `listen` for those whom `admission` lets in. They may read, within the
+    /// usual limits.
+    pub fn new(root: PathBuf, listen: SocketAddr, admission: Admission) -> ServeConfig {
+        ServeConfig {
+            root,
+            listen,
+            admission,
+            writing: Writing::Refused,
+            limits: Limits::default(),
+            max_rate: Rate::UNLIMITED,
+            alone: Vec::new(),
+            interval: None,
+            sink_options: SinkOptions::default(),
+            changes: Changes::Untold,
+            confines: None,
+            chosen: None,
+            data_from: None,
+        }
+    }
 }
 
 /// What may change while a server runs. Sessions keep the terms that they began with.

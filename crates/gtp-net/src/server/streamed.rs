@@ -14,8 +14,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::put::{Spot, find, refuse};
+use super::put::refuse;
 use super::session::{Client, Ending};
+use super::spot::{Spot, find};
 use super::{Moved, Shared, Stop};
 use crate::engine::SessionOpen;
 use crate::flows::{Failure, FailureKind, keys};

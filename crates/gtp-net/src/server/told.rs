@@ -130,12 +130,10 @@ mod tests {
     use std::net::SocketAddr;
 
     use gtp_alloc::{Bytes, Rate};
-    use gtp_store::SinkOptions;
+
     use tokio::sync::mpsc;
 
-    use super::super::{
-        Admission, Change, Changes, Limits, Request, ServeConfig, Server, Whose, Writing,
-    };
+    use super::super::{Admission, Change, Changes, Request, ServeConfig, Server, Whose, Writing};
     use super::*;
     use crate::engine::{Host, HostConfig};
     use crate::identity::Identity;
@@ -146,21 +144,9 @@ mod tests {
         let memory = Bytes(1 << 20);
         let host = HostConfig { capacity_out, capacity_in, interval: None, memory, engines: 1 };
         let trust = ClientTrust { keys: AuthorizedKeys::default(), strangers: Strangers::MayRead };
-        let config = ServeConfig {
-            root: root.to_owned(),
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            admission: Admission::Fixed(trust),
-            writing: Writing::Allowed,
-            limits: Limits::default(),
-            max_rate: Rate::UNLIMITED,
-            alone: Vec::new(),
-            interval: None,
-            sink_options: SinkOptions::default(),
-            changes: Changes::Told,
-            confines: None,
-            chosen: None,
-            data_from: None,
-        };
+        let (root, listen) = (root.to_owned(), SocketAddr::from(([127, 0, 0, 1], 0)));
+        let config = ServeConfig::new(root, listen, Admission::Fixed(trust));
+        let config = ServeConfig { writing: Writing::Allowed, changes: Changes::Told, ..config };
         let (host, identity) = (Host::start(host).unwrap(), Identity::generate());
         Server::bind(host, &identity, config, events).await.unwrap()
     }

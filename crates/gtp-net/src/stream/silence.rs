@@ -151,6 +151,7 @@ impl Silence {
         match self {
             Silence::Caller(Caller { overdue: Some(_), .. }) => Next::Wait,
             Silence::Caller(caller) if caller.revision >= Revision::Third => {
+                // The limit on the host's answer, which is raced with it.
                 caller.overdue = Some(Box::pin(sleep(duration(PROMPT) + GRACE)));
                 match caller.inquiry.give_up(caller.clock.now()) {
                     true => Next::Ask(Message::ArrivalsWanted),
