@@ -185,7 +185,9 @@ fn any_step() -> impl Strategy<Value = Deed> {
         12 => (name.clone(), content).prop_map(|(name, content)| written(name, &content)),
         1 => Just(Deed::MakeDir { path: Some(path("new")) }),
         1 => name.clone().prop_map(|name| Deed::Link { path: path(name), target: b"t".to_vec() }),
-        1 => (name.clone(), name).prop_map(|(new, old)| Deed::HardLink { path: path(new), to: path(old) }),
+        1 => (name.clone(), name).prop_map(|(new, old)| {
+            Deed::HardLink { path: path(new), to: path(old) }
+        }),
     ]
 }
 

@@ -65,6 +65,7 @@ pub async fn tell_changes(root: PathBuf, links: Links) {
             Ok(watched) => watched,
             Err(failure) => {
                 say(Told::Unwatched(failure.text)).await;
+                // The system does not say when it would watch again: each such look is a try.
                 sleep(LONGEST_WAIT).await;
                 continue;
             }

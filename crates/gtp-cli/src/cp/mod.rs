@@ -24,11 +24,12 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use gtp::{Detour, Failure, FailureKind, Get, Host, Identity, Outcome, Transfer, Url};
+use gtp::{Detour, Failure, FailureKind, Get, Host, Identity, Outcome, Stopper, Transfer, Url};
 use tokio::io::DuplexStream;
 use tokio::sync::watch as told;
 use tokio::time::timeout;
@@ -441,16 +442,7 @@ impl Copy<'_> {
             ended = &mut watching => return ended.map_err(with_advice),
             how = far.gone() => how,
         };
-        // What the far end said last may still be under way.
-        let late = timeout(LAST_WORDS_SPAN, &mut watching).await;
-        let ended = match late {
-            Ok(ended) => ended,
-            Err(_) => {
-                stopper.stop(FailureKind::Temporary);
-                watching.await
-            }
-        };
-        ended.map_err(|failure| {
+        last_words(watching, &stopper).await.map_err(|failure| {
             if !failure.is_temporary() {
                 return failure;
             }
@@ -656,6 +648,20 @@ fn check_complete(login: &Login, paths: &[String], found: &[Object]) -> Result<(
     Ok(())
 }
 
+/// How a transfer ends whose far end is gone. What the far end said last may still be under way.
+pub async fn last_words(
+    mut watching: Pin<&mut impl Future<Output = Result<Outcome, Failure>>>,
+    stopper: &Stopper,
+) -> Result<Outcome, Failure> {
+    match timeout(LAST_WORDS_SPAN, &mut watching).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            stopper.stop(FailureKind::Temporary);
+            watching.await
+        }
+    }
+}
+
 fn unasked(login: &Login, object: &Object) -> Failure {
     let name = gtp_text::of_text(&object.name);
     Failure::new(FailureKind::Other, format!("{login}: it sends {name:?}, which nobody asked for"))
@@ -685,7 +691,7 @@ const PIPE_BYTES: usize = 64 << 10;
 const NAME_SPAN: Duration = Duration::from_secs(2);
 
 /// Time for what the far end has said before it went.
-pub const LAST_WORDS_SPAN: Duration = Duration::from_secs(1);
+const LAST_WORDS_SPAN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -188,6 +188,7 @@ impl<'a> Rounds<'a> {
     /// Waits for the next round of a source at a far end.
     async fn pause(&mut self, next: Next) {
         let most = match next {
+            // The far end has failed, and nothing tells when it is back.
             Next::After(wait) => return sleep(wait).await,
             Next::ChangeOr(wait) => wait,
             Next::Change => LOOK_SPAN,

@@ -12,7 +12,6 @@ use gtp::replica::{Deed, Fault, Keep, Node, Seen};
 use gtp::tree::{BlocksAsked, Chosen, When, copy_here};
 use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, Transfer};
 use serde_json::json;
-use tokio::time::timeout;
 
 use super::backup::{Backup, keep_elsewhere, keep_old};
 use super::filter::{Filter, Parted};
@@ -23,7 +22,7 @@ use super::small::{Small, Written, all_small, take_out};
 use super::timeline::Timeline;
 use super::{Ends, Single, SyncArgs, no_directory};
 use crate::args::Udp;
-use crate::cp::LAST_WORDS_SPAN;
+use crate::cp::last_words;
 use crate::cp::near::FarEnd;
 use crate::output;
 use crate::show::Shower;
@@ -569,16 +568,7 @@ impl<'a> Work<'a> {
         let ended = tokio::select! {
             ended = &mut watching => ended,
             () = self.far_is_gone() => {
-                // What the far end said last may still be under way.
-                let late = timeout(LAST_WORDS_SPAN, &mut watching).await;
-                let ended = match late {
-                    Ok(ended) => ended,
-                    Err(_) => {
-                        stopper.stop(FailureKind::Temporary);
-                        watching.await
-                    }
-                };
-                ended.map_err(without_far_end)
+                last_words(watching, &stopper).await.map_err(without_far_end)
             }
         };
         let outcome: Outcome = ended?;
