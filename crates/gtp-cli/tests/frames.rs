@@ -130,3 +130,52 @@ fn lambdastreams_law_is_refused_where_only_one_end_wants_it_and_without_a_link()
     receiver.kill().unwrap();
     receiver.wait().unwrap();
 }
+
+#[test]
+fn two_ends_that_both_send_or_both_receive_are_refused_and_say_so() {
+    let world = World::new();
+    world.export("a", 1_000);
+    for options in [&[][..], &["--unreliable", "--frames", "1KiB"]] {
+        for (way, said) in [("send", "both ends send:"), ("receive", "both ends receive:")] {
+            let own = ["stream", way, "--public", "--listen", "127.0.0.1:0"];
+            let (codes, words) = met(&world, &[&own, options].concat(), &[way], "", options);
+            assert_eq!(codes, [Some(2), Some(2)], "{words:?}");
+            assert!(words.iter().all(|words| words.contains(said)), "{words:?}");
+        }
+    }
+}
+
+#[test]
+fn an_end_of_a_stream_refuses_a_caller_that_asks_for_something_else() {
+    let world = World::new();
+    world.export("a", 1_000);
+    let own = ["stream", "receive", "--public", "--listen", "127.0.0.1:0"];
+    let (codes, words) = met(&world, &own, &["send"], "notes.txt", &[]);
+    assert_eq!(codes, [Some(2), Some(2)], "{words:?}");
+    assert!(words.iter().all(|words| words.contains("notes.txt")), "{words:?}");
+}
+
+/// How an end that listens and one that calls it end, and what each says. Each has the export's
+/// file `a` for standard input.
+fn met(
+    world: &World,
+    listens: &[&str],
+    calls: &[&str],
+    path: &str,
+    options: &[&str],
+) -> ([Option<i32>; 2], [String; 2]) {
+    let input = || std::fs::File::open(world.path("export/a")).unwrap();
+    let mut one = world.gtp("server", listens);
+    one.stdin(input()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut one = one.spawn().unwrap();
+    let mut words = BufReader::new(one.stderr.take().unwrap());
+    let mut line = String::new();
+    words.read_line(&mut line).unwrap();
+    let url = format!("gtp://{}/{path}", line.split_whitespace().nth(2).unwrap());
+    let calling = [&["stream"], calls, &[&url, "--accept-new"], options].concat();
+    let two = world.gtp("client", &calling).stdin(input()).output().unwrap();
+    let mut said = String::new();
+    words.read_to_string(&mut said).unwrap();
+    let codes = [one.wait().unwrap().code(), two.status.code()];
+    (codes, [said, String::from_utf8(two.stderr).unwrap()])
+}

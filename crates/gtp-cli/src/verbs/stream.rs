@@ -1,15 +1,16 @@
 //! `gtp stream`: standard input to another host, or its stream to standard output.
 //!
 //! One end listens, for one caller, and the other names it; which of them sends is another
-//! question. Success means that the other end has all of it.
+//! question. The caller asks for what it needs, an end that receives or one that sends, and an end
+//! that is not that refuses. Success means that the other end has all of it.
 
 use std::io;
 use std::process::ExitCode;
 
 use gtp::carry::{Carried, hear, hear_frames, say, say_frames};
 use gtp::{
-    Alone, Caller, Connect, Delivery, Failure, FailureKind, FrameStream, Host, Law, Line, Listen,
-    Stream, frame_most,
+    Alone, BadUrl, Caller, Connect, Delivery, Failure, FailureKind, FrameStream, Host, Law, Line,
+    Listen, Reason, Stream, Url, frame_most,
 };
 
 use super::frames::{Paced, Watched};
@@ -62,7 +63,7 @@ async fn carry(args: &StreamArgs) -> Result<(), Failure> {
 /// Bytes, each of which arrives.
 async fn carry_bytes(args: &StreamArgs, host: &Host) -> Result<Line, Failure> {
     let stream: Stream = match &args.url {
-        Some(_) => connect(args)?.start(host).await?,
+        Some(_) => connect(args)?.start(host).await.map_err(of_the_far_end)?,
         None => listen(args, host).await?.accept()?,
     };
     let (reader, writer, line) = stream.into_split();
@@ -105,7 +106,10 @@ async fn carry_frames(args: &StreamArgs, host: &Host, size: u64) -> Result<Line,
     }
     let delivery = if args.repair_once { Delivery::FramesOnce } else { Delivery::Frames };
     let FrameStream { reader, writer, line } = match &args.url {
-        Some(_) => connect(args)?.start_frames(host, delivery).await?,
+        Some(_) => {
+            let frames = connect(args)?.start_frames(host, delivery).await;
+            frames.map_err(of_the_far_end)?
+        }
         None => listen(args, host).await?.accept_frames()?,
     };
     say_if_carried(&line);
@@ -185,7 +189,7 @@ fn connect(args: &StreamArgs) -> Result<Connect, Failure> {
     let Some(url) = args.url.clone() else {
         return Err(Failure::new(FailureKind::Usage, "an address is needed"));
     };
-    let mut connect = Connect::new(url).control(law(args)?).weight(args.weight);
+    let mut connect = Connect::new(asking(url, args.way)?).control(law(args)?).weight(args.weight);
     connect = connect.udp(udp(args.udp));
     for fingerprint in &args.trust.fingerprint {
         connect = connect.fingerprint(*fingerprint);
@@ -197,6 +201,59 @@ fn connect(args: &StreamArgs) -> Result<Connect, Failure> {
         connect = connect.max_rate(rate);
     }
     Ok(connect)
+}
+
+/// The address with the service that the other end is to give: to receive what this one sends, or
+/// to send. An address that names a service of its own leads to another program.
+fn asking(url: Url, own: Way) -> Result<Url, Failure> {
+    if !url.path().is_empty() {
+        return Ok(url);
+    }
+    let text = format!("{}{}", url.encoded(), service(opposite(own)));
+    text.parse().map_err(|error: BadUrl| Failure::new(FailureKind::Usage, error.to_string()))
+}
+
+/// An end that does not do what is asked of it was called by mistake.
+fn of_the_far_end(failure: Failure) -> Failure {
+    match failure.kind == FailureKind::Missing {
+        true => Failure { kind: FailureKind::Usage, ..failure },
+        false => failure,
+    }
+}
+
+/// What the end of `gtp stream` that goes this way is called by.
+const fn service(way: Way) -> &'static str {
+    match way {
+        Way::Send => "stream/send",
+        Way::Receive => "stream/receive",
+    }
+}
+
+const fn opposite(way: Way) -> Way {
+    match way {
+        Way::Send => Way::Receive,
+        Way::Receive => Way::Send,
+    }
+}
+
+/// Refuses a caller that wants something else than this end does. Other programs than `gtp stream`
+/// may name no service.
+async fn suits(caller: Caller, own: Way) -> Result<Caller, Failure> {
+    let asked = caller.service();
+    if asked.is_empty() || asked == service(own).as_bytes() {
+        return Ok(caller);
+    }
+    let text = if asked != service(opposite(own)).as_bytes() {
+        let shown = caller.shown_service();
+        format!("the caller asks for {shown:?}, which is nothing that gtp stream has")
+    } else {
+        match own {
+            Way::Send => "both ends send: one of them has to be gtp stream receive".into(),
+            Way::Receive => "both ends receive: one of them has to be gtp stream send".into(),
+        }
+    };
+    caller.refuse(Reason::Missing, text.clone()).await;
+    Err(Failure::new(FailureKind::Usage, text))
 }
 
 async fn listen(args: &StreamArgs, host: &Host) -> Result<Caller, Failure> {
@@ -224,14 +281,14 @@ async fn listen(args: &StreamArgs, host: &Host) -> Result<Caller, Failure> {
         say_missing(&list);
     }
     let port = address.port();
-    let way = match args.way {
-        Way::Send => "receive",
-        Way::Receive => "send",
+    let way = match opposite(args.way) {
+        Way::Send => "send",
+        Way::Receive => "receive",
     };
     aside(format_args!("elsewhere: gtp stream {way} gtp://HOST:{port}/ --fingerprint {key}"));
     let caller = listening.next().await;
     let gone = || Failure::new(FailureKind::Other, "nobody listens any more");
     let caller = caller.ok_or_else(gone)?;
     aside(format_args!("{}: called by {}", caller.remote(), caller.peer()));
-    Ok(caller)
+    suits(caller, args.way).await
 }
