@@ -143,6 +143,11 @@ impl Filter {
         }
     }
 
+    /// Whether a path takes part, whatever it is of.
+    pub fn takes_part(&self, path: &str) -> bool {
+        self.takes(path, false) && ancestors(path).all(|part| self.takes(part, true))
+    }
+
     /// Parts nodes, sorted or in the order of a walk, into those that take part and others.
     pub fn part(&self, nodes: Vec<Node>) -> Parted {
         let mut parted = Parted::default();

@@ -156,15 +156,13 @@ impl<'a> Work<'a> {
         let (from, to) = self.survey().await?;
         let owner = to.may_own;
         self.small_max = from.small_max.or(to.small_max);
-        let is_whole = self.tell_left_out(&from, Whose::Source);
-        let mut is_known = self.tell_left_out(&to, Whose::Destination);
-        if args.ignore_files {
-            is_known &= self.read_ignored(&from).await?;
-        }
+        let mut is_known = !args.ignore_files || self.read_ignored(&from).await?;
         if let Some(name) = &self.only {
             self.filter.only([name.as_str().to_owned()]);
         }
         let Parted { mut nodes, .. } = self.filter.part(from.nodes);
+        let is_whole = self.tell_left_out(&from, Whose::Source);
+        is_known &= self.tell_left_out(&to, Whose::Destination);
         let mut there = match args.delete_excluded {
             false => self.filter.part(to.nodes),
             true => Parted { nodes: self.filter.listed(to.nodes), ..Parted::default() },
@@ -250,7 +248,8 @@ impl<'a> Work<'a> {
         there.nodes = kept;
     }
 
-    /// Names what a survey left out; whether nothing more can be hidden.
+    /// Names what a survey left out, but for what patterns leave out anyway; whether nothing more
+    /// can be hidden.
     fn tell_left_out(&mut self, survey: &Survey, whose: Whose) -> bool {
         let mut is_whole = true;
         for left_out in &survey.left_out {
@@ -268,6 +267,10 @@ impl<'a> Work<'a> {
 
     /// Decides whether what is to be removed may be.
     fn guard_removals(&mut self, plan: &mut Plan, source: &Surveyed) {
+            let path = str::from_utf8(&left_out.path);
+            if !left_out.hides && path.is_ok_and(|path| !self.filter.takes_part(path)) {
+                continue;
+            }
         if plan.removals() == 0 {
             return;
         }

@@ -12,7 +12,7 @@ use super::node::{ACL_NAMES, Node, NodeKind, XATTRS_BYTES_MAX, XATTRS_MAX, Xattr
 use super::tree::Replica;
 use crate::export::attributes;
 use crate::hash::Value;
-use crate::name::{NameError, RelPath};
+use crate::name::RelPath;
 use crate::walk;
 
 /// What a survey looks at beside names, sizes, modes and times.
@@ -170,11 +170,10 @@ impl Walk {
         true
     }
 
-    /// What a name stands for; `None` for a transfer's own files, and for what has gone.
+    /// What a name stands for; `None` for what has gone.
     fn name(&self, dir: &OwnedFd, name: &[u8], full: &[u8]) -> Option<Surveyed> {
         let path = match RelPath::from_bytes(full) {
             Ok(path) => path,
-            Err(NameError::Reserved) => return None,
             Err(why) => return Some(left_out(full, why.to_string(), false)),
         };
         let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
