@@ -72,4 +72,5 @@ pub use sink::{BlockSink, Fault, Finished, Have, Refused, SinkError, Window, Wri
 pub use source::{BlockSource, Framed, Lender, SourceError, new_framed};
 pub use streamed::StreamedFile;
 pub use synthetic::{Pattern, SyntheticSource};
+pub use time_step::TimeStep;
 pub use tree::Tree;

@@ -18,28 +18,38 @@ const STEPS: [u64; 7] = [1, 100, 1_000, 1_000_000, 10_000_000, NANOS, COARSEST_S
 
 const NANOS: u64 = 1_000_000_000;
 
-/// Steps of times, in nanoseconds.
+/// The steps in which a file system keeps times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimeStep(u64);
+pub struct TimeStep(u64);
+
+impl Default for TimeStep {
+    fn default() -> TimeStep {
+        TimeStep::EXACT
+    }
+}
 
 impl TimeStep {
     /// Every time is kept as it is set.
-    pub(crate) const EXACT: TimeStep = TimeStep(1);
+    pub const EXACT: TimeStep = TimeStep(1);
 
-    /// A time of which each step makes another one.
-    pub(crate) fn probe() -> Option<Mtime> {
+    /// Returns the steps that are known, the finest first, which is exact.
+    pub fn known() -> impl Iterator<Item = TimeStep> {
+        STEPS.into_iter().map(TimeStep)
+    }
+
+    /// Returns a time of which each step makes another one.
+    pub fn probe() -> Option<Mtime> {
         Mtime::new(1_234_567_891, 987_654_321).ok()
     }
 
-    /// The finest step that makes `kept` of the probe that was `set`. A file system that rounds in
-    /// another way counts as exact: then files are fetched again, and none is missed.
-    pub(crate) fn between(set: Mtime, kept: Mtime) -> TimeStep {
-        let steps = STEPS.map(TimeStep);
-        steps.into_iter().find(|step| step.of(set) == kept).unwrap_or(TimeStep::EXACT)
+    /// Returns the finest step that makes `kept` of the probe that was `set`. A file system that
+    /// rounds in another way counts as exact: then files are fetched again, and none is missed.
+    pub fn between(set: Mtime, kept: Mtime) -> TimeStep {
+        TimeStep::known().find(|step| step.of(set) == kept).unwrap_or(TimeStep::EXACT)
     }
 
-    /// What becomes of a time.
-    pub(crate) fn of(self, time: Mtime) -> Mtime {
+    /// Returns what becomes of a time.
+    pub fn of(self, time: Mtime) -> Mtime {
         let coarse = i64::try_from(self.0 / NANOS).unwrap_or(1).max(1);
         let secs = time.secs().div_euclid(coarse) * coarse;
         let nanos = match self.0 {

@@ -82,5 +82,5 @@ pub use gtp_store::replica;
 pub use gtp_store::{
     BLOCK, BlockSink, BlockSource, DiscardSink, Entry, Finished, Have, Kind, Manifest, Mode, Mtime,
     NameError, OrderedWriterSink, Pattern, RelPath, RootKind, SinkError, SourceError,
-    SyntheticSource, TRAILER, Value, Window, Written,
+    SyntheticSource, TRAILER, TimeStep, Value, Window, Written,
 };

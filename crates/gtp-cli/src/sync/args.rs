@@ -15,8 +15,8 @@ use super::plan::Rules;
 use super::side::Part;
 use crate::args::TransferArgs;
 use crate::cp::WayArgs;
-use gtp::Failure;
 use gtp::replica::Asked;
+use gtp::{Failure, TimeStep};
 
 /// Options of `sync`.
 #[derive(Debug, Args)]
@@ -142,8 +142,9 @@ impl SyncArgs {
     }
 
     /// What counts as a difference; `owner` is whether the destination can keep owners.
-    pub fn rules(&self, owner: bool) -> Rules {
+    pub fn rules(&self, owner: bool, time_step: TimeStep) -> Rules {
         Rules {
+            time_step,
             checksum: self.checksum,
             modify_window_s: self.modify_window,
             delete: self.deletes(),

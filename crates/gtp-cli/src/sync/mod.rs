@@ -13,6 +13,7 @@ mod plan;
 mod side;
 mod small;
 mod timeline;
+mod times;
 mod watch;
 mod watched;
 mod work;

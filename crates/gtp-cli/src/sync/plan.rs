@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use gtp::replica::{ACL_NAMES, Deed, Dress, Node, NodeKind, Seen, Xattr};
-use gtp::{Mtime, RelPath};
+use gtp::{Mtime, RelPath, TimeStep};
 
 /// What counts as a difference, and what is kept.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,6 +16,8 @@ pub struct Rules {
     pub checksum: bool,
     /// Seconds by which times may differ and count as the same.
     pub modify_window_s: u64,
+    /// The steps in which the destination keeps times.
+    pub time_step: TimeStep,
     /// Whether what the source has not is removed.
     pub delete: bool,
     /// Whether names of one file stay names of one file.
@@ -306,7 +308,7 @@ impl<'a> Planner<'a> {
         let differs =
             change[0] == 'c' || change[1] == 's' || (!self.rules.checksum && change[2] == 't');
         if differs {
-            if node.size == there.size && node.mtime == there.mtime {
+            if node.size == there.size && self.is_kept_time(node.mtime, there.mtime) {
                 let mtime = Mtime::new(there.mtime.secs().wrapping_sub(1), 0).ok();
                 let path = node.path.clone();
                 self.plan.aged.push(Deed::Dress(Dress { path, mtime, ..Dress::default() }));
@@ -390,10 +392,15 @@ impl<'a> Planner<'a> {
     }
 
     fn is_same_time(&self, one: Mtime, other: Mtime) -> bool {
-        if self.rules.modify_window_s == 0 {
-            return one == other;
+        if self.rules.modify_window_s == 0 || self.is_kept_time(one, other) {
+            return self.is_kept_time(one, other);
         }
         one.secs().abs_diff(other.secs()) <= self.rules.modify_window_s
+    }
+
+    /// Whether a time there is what the destination makes of one of the source.
+    fn is_kept_time(&self, one: Mtime, there: Mtime) -> bool {
+        one == there || self.rules.time_step.of(one) == there
     }
 
     fn dress(&self, node: &Node) -> Deed {

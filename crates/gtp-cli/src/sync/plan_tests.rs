@@ -46,6 +46,7 @@ const DELETE: Rules = Rules {
     delete: true,
     checksum: false,
     modify_window_s: 0,
+    time_step: TimeStep::EXACT,
     hard_links: false,
     owner: false,
     xattrs: false,
@@ -58,6 +59,24 @@ fn equal_trees_need_nothing() {
     let tree = tree(&["a", "d/", "d/f"]);
     let plan = of(&tree, &tree, DELETE);
     assert!(plan.is_empty() && plan.removals() == 0 && plan.files.is_empty());
+}
+
+#[test]
+fn a_time_that_the_destination_cuts_is_the_same_and_another_content_is_aged_beyond_the_cut() {
+    let there = tree(&["a"]);
+    let mut source = there.clone();
+    source[1].mtime = Mtime::new(101, 9).unwrap();
+    let coarse = TimeStep::known().last().unwrap();
+    let rules = Rules { time_step: coarse, ..Rules::default() };
+    let mut kept = there.clone();
+    kept[1].mtime = coarse.of(source[1].mtime);
+    assert!(of(&source, &kept, rules).is_empty());
+    assert_eq!(lines(&of(&source, &kept, Rules::default())), [">f..t...... a"]);
+    (source[1].hash, kept[1].hash) = (Some([1; 32]), Some([2; 32]));
+    let plan = of(&source, &kept, Rules { checksum: true, ..rules });
+    assert_eq!((lines(&plan), plan.aged.len()), (vec![">fc........ a".to_owned()], 1));
+    let [Deed::Dress(aged)] = &plan.aged[..] else { panic!("{:?}", plan.aged) };
+    assert_ne!(coarse.of(aged.mtime.unwrap()), kept[1].mtime);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 
 use gtp::replica::{Deed, Fault, Keep, Node, Seen};
 use gtp::tree::{BlocksAsked, Chosen, When, copy_here};
-use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, Transfer};
+use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, TimeStep, Transfer};
 use serde_json::json;
 
 use super::backup::{Backup, keep_elsewhere, keep_old};
@@ -20,6 +20,7 @@ use super::plan::{Item, Plan, ancestors, plan};
 use super::side::{self, Here, Side, There};
 use super::small::{Small, Written, all_small, take_out};
 use super::timeline::Timeline;
+use super::times;
 use super::{Ends, Single, SyncArgs, no_directory};
 use crate::args::Udp;
 use crate::cp::last_words;
@@ -160,9 +161,9 @@ impl<'a> Work<'a> {
         if let Some(name) = &self.only {
             self.filter.only([name.as_str().to_owned()]);
         }
-        let Parted { mut nodes, .. } = self.filter.part(from.nodes);
         let is_whole = self.tell_left_out(&from, Whose::Source);
         is_known &= self.tell_left_out(&to, Whose::Destination);
+        let Parted { mut nodes, .. } = self.filter.part(from.nodes);
         let mut there = match args.delete_excluded {
             false => self.filter.part(to.nodes),
             true => Parted { nodes: self.filter.listed(to.nodes), ..Parted::default() },
@@ -172,7 +173,8 @@ impl<'a> Work<'a> {
             self.set_aside(backup, &mut nodes, &mut there);
         }
         let Parted { nodes: there, protected } = there;
-        let mut plan = plan(&nodes, &there, &protected, args.rules(owner));
+        let step = self.time_step(&nodes, &there).await?;
+        let mut plan = plan(&nodes, &there, &protected, args.rules(owner, step));
         if self.only.is_some() {
             plan.spare_root();
         }
@@ -189,6 +191,17 @@ impl<'a> Work<'a> {
             names: nodes.len().saturating_sub(1),
         };
         Ok((plan, surveyed))
+    }
+
+    /// The steps in which the destination keeps times. A dry run writes nothing to find that out.
+    async fn time_step(&self, nodes: &[Node], there: &[Node]) -> Result<TimeStep, Failure> {
+        if !times::may_be_cut(nodes, there) {
+            return Ok(TimeStep::EXACT);
+        }
+        match self.args.dry_run {
+            true => Ok(times::guessed(nodes, there)),
+            false => times::probed(self.destination, self.host, there).await,
+        }
     }
 
     /// Reads what files of the source leave out. What is wrong in them is told, and the rest holds.
@@ -254,6 +267,10 @@ impl<'a> Work<'a> {
         let mut is_whole = true;
         for left_out in &survey.left_out {
             is_whole &= !left_out.hides;
+            let path = str::from_utf8(&left_out.path);
+            if !left_out.hides && path.is_ok_and(|path| !self.filter.takes_part(path)) {
+                continue;
+            }
             let text = format!("{}: {}", left_out.shown(), left_out.why);
             match whose {
                 Whose::Source => self.trouble(&text),
@@ -267,10 +284,6 @@ impl<'a> Work<'a> {
 
     /// Decides whether what is to be removed may be.
     fn guard_removals(&mut self, plan: &mut Plan, source: &Surveyed) {
-            let path = str::from_utf8(&left_out.path);
-            if !left_out.hides && path.is_ok_and(|path| !self.filter.takes_part(path)) {
-                continue;
-            }
         if plan.removals() == 0 {
             return;
         }
