@@ -271,3 +271,49 @@ fn where_there_is_no_space_or_no_right_to_run_it_the_program_is_not_left_there()
         });
     }
 }
+
+#[test]
+fn a_login_that_never_answers_is_given_up_after_the_limit_by_cp_in_every_direction_and_by_sync() {
+    let sshd = Sshd::start("ForceCommand echo Welcome; exec sleep 1000\n");
+    std::fs::create_dir(sshd.world.path("tree")).unwrap();
+    let cases = [
+        ("cp", ["far:a", "got"]),
+        ("cp", ["tree", "far:"]),
+        ("cp", ["far:a", "far:b/"]),
+        ("sync", ["far:a", "got/"]),
+        ("sync", ["tree", "far:"]),
+    ];
+    for (verb, words) in cases {
+        let given_up = expect(5, sshd.gtp(verb, &[&["--login-limit", "1s"], &words[..]].concat()));
+        let told = said(&given_up);
+        assert!(told.contains("nothing has answered for 1 s"), "{words:?}: {told}");
+        assert!(told.contains("said: Welcome"), "{words:?}: {told}");
+    }
+}
+
+#[test]
+fn the_time_in_which_ssh_asks_on_the_terminal_or_by_a_program_is_not_cut_short() {
+    let sshd = with_program(Sshd::start(""));
+    let content = sshd.file("data", 1_000);
+    let terminal = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR).unwrap();
+    rustix::pty::grantpt(&terminal).unwrap();
+    rustix::pty::unlockpt(&terminal).unwrap();
+    let name = rustix::pty::ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    let askpass = sshd.world.path("askpass");
+    std::fs::write(&askpass, "#!/bin/sh\nsleep 4\n").unwrap();
+    std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o755)).unwrap();
+    let log_in = format!("exec ssh -F '{}' \"$@\"", sshd.world.path("ssh.conf").display());
+    for asks in [format!("exec 3<>{name}; sleep 4; exec 3>&-"), format!("'{}'", askpass.display())]
+    {
+        let ssh = sshd.instead(&format!("{asks}\n{log_in}"));
+        let mut copy = sshd.gtp("cp", &["--login-limit", "2s", "far:data", "got"]);
+        copy.env("GTP_SSH", ssh).env("SSH_ASKPASS", &askpass);
+        expect(0, copy);
+        assert!(std::fs::read(sshd.world.path("got")).unwrap() == content);
+    }
+    // Without a question the same time is too long.
+    let ssh = sshd.instead(&format!("sleep 4\n{log_in}"));
+    let mut copy = sshd.gtp("cp", &["--login-limit", "2s", "far:data", "got"]);
+    copy.env("GTP_SSH", ssh);
+    expect(5, copy);
+}

@@ -124,7 +124,7 @@ impl CpArgs {
 
     fn way<'w>(&'w self, login: &'w Login) -> Result<Way<'w>, Failure> {
         let program = self.way.install.then(Program::read).transpose()?;
-        Ok(Way { ssh: &self.way.ssh, options: &[], login, program, silence: None })
+        Ok(Way { ssh: &self.way.ssh, options: &[], login, program, silence: self.way.login_limit })
     }
 }
 

@@ -82,6 +82,11 @@ pub struct WayArgs {
     /// UDP; any free one if not said
     #[arg(long, value_name = "P|P-Q", env = "GTP_PORT", value_parser = ports)]
     pub port: Option<(u16, u16)>,
+    /// How long nothing may come from a login until it is given up (gtp ssh: until plain ssh takes
+    /// over). Time in which ssh asks for a password or about a key does not count
+    #[arg(long, value_name = "TIME", default_value = "60s", env = "GTP_LOGIN_LIMIT",
+        value_parser = crate::words::span, allow_hyphen_values = true)]
+    pub login_limit: Duration,
 }
 
 /// Reads one port or a range of them.
@@ -485,7 +490,7 @@ pub async fn call_far_end(
     login: &Login,
     want: Want,
 ) -> Result<(Host, FarEnd, Ready), Failure> {
-    call_by(Call { way, host: &transfer.host, options: &[], silence: None }, login, want).await
+    call_by(Call { way, host: &transfer.host, options: &[] }, login, want).await
 }
 
 /// As [`call_far_end`], for a tree that is surveyed as soon as the far end lives: `ask` asks over
@@ -499,7 +504,7 @@ pub async fn call_and_ask<T>(
     (login, want): (&Login, Want),
     ask: impl FnOnce(&Host, DuplexStream, told::Receiver<bool>) -> Result<T, Failure>,
 ) -> Result<(Host, FarEnd, Ready, T), Failure> {
-    let call = Call { way, host: &transfer.host, options: &[], silence: None };
+    let call = Call { way, host: &transfer.host, options: &[] };
     let caller = call.prepare(want)?;
     let (near, far) = tokio::io::duplex(PIPE_BYTES);
     let (answered, is_answered) = told::channel(false);
@@ -518,8 +523,6 @@ pub struct Call<'a> {
     pub host: &'a HostArgs,
     /// Options of ssh's, before the login.
     pub options: &'a [OsString],
-    /// How long the login may be silent; for ever if not said.
-    pub silence: Option<Duration>,
 }
 
 /// Starts a far end as [`call_far_end`] does, with ssh's own options.
@@ -556,7 +559,7 @@ impl Call<'_> {
         Caller { here, request }: Caller,
         bare: Option<DuplexStream>,
     ) -> Result<(Host, FarEnd, Ready), Failure> {
-        let Call { way, options, silence, .. } = self;
+        let Call { way, options, .. } = self;
         let program = way.install.then(Program::read).transpose()?;
         let way = Way { ssh: &way.ssh, options, login, program, silence };
         let (far, ready) = call(way, &request, bare).await?;
@@ -565,6 +568,7 @@ impl Call<'_> {
             here.introduce(&url, merged(&ready, &named));
             if let Some(address) = far.detour() {
                 let (words, datagrams) = (over_ssh(login), named.first().copied());
+        let silence = way.login_limit;
                 here.introduce_detour(&url, Detour { address, words, datagrams });
             }
         });

@@ -4,6 +4,7 @@
 //! passed on line by line, with terminal control characters escaped. The far end runs as long as
 //! its standard input is open, so dropping [`FarEnd`] ends it.
 
+mod asking;
 mod sender;
 
 use std::ffi::OsString;
@@ -42,9 +43,9 @@ pub struct Way<'a> {
     pub login: &'a Login,
     /// The program to send if none is there.
     pub program: Option<Program>,
-    /// How long ssh and the other end may be silent before the far end's program begins; for as
-    /// long as they like if not said, since ssh may wait for a password.
-    pub silence: Option<Duration>,
+    /// How long ssh and the other end may be silent before the far end's program begins, but for
+    /// the time in which ssh asks its user.
+    pub silence: Duration,
 }
 
 /// A far end that serves this process.
@@ -249,9 +250,10 @@ impl Talk {
     }
 
     /// The first message of the far end, if neither ssh nor what it runs is silent for too long.
-    async fn hear_first(&mut self, silence: Option<Duration>) -> Result<Message, Failure> {
-        let Some(silence) = silence else { return self.hear().await };
+    /// Time in which ssh asks its user for something does not count.
+    async fn hear_first(&mut self, silence: Duration) -> Result<Message, Failure> {
         let mut said = self.stderr_said.clone();
+        let mut quiet = Duration::ZERO;
         loop {
             let heard = async {
                 tokio::select! {
@@ -259,11 +261,16 @@ impl Talk {
                     Ok(()) = said.changed() => None,
                 }
             };
-            match timeout(silence, heard).await {
+            let span = LOOK_SPAN.min(silence - quiet);
+            match timeout(span, heard).await {
                 Ok(Some(heard)) => return heard,
                 // ssh, or what it runs, has said something to the user.
-                Ok(None) => {}
-                Err(_) => return Err(unanswered(silence)),
+                Ok(None) => quiet = Duration::ZERO,
+                Err(_) if self.child.id().is_some_and(asking::asks) => quiet = Duration::ZERO,
+                Err(_) => quiet += span,
+            }
+            if quiet >= silence {
+                return Err(unanswered(silence, &self.finder.skipped()));
             }
         }
     }
@@ -581,8 +588,10 @@ fn silent() -> Failure {
 }
 
 /// That nothing has come after the login, or that there is none yet.
-fn unanswered(silence: Duration) -> Failure {
-    let text = format!("nothing has answered for {} s", silence.as_secs_f64());
+fn unanswered(silence: Duration, said: &str) -> Failure {
+    let said = if said.is_empty() { String::new() } else { format!("; the login said: {said}") };
+    let seconds = silence.as_secs_f64();
+    let text = format!("nothing has answered for {seconds} s (--login-limit){said}");
     Failure::new(FailureKind::Temporary, text)
 }
 
@@ -608,6 +617,9 @@ const SSH_FAILED: i32 = 255;
 /// Time for the far end's program to answer once it has begun, each time: paths are looked up on
 /// its disks, and an installed program is received.
 const ANSWER_SPAN: Duration = Duration::from_secs(30);
+
+/// Time between two looks at whether ssh asks its user for something.
+const LOOK_SPAN: Duration = Duration::from_millis(500);
 
 /// What is told of a tree and waits to be heard.
 const TOLD: usize = 4;

@@ -43,11 +43,6 @@ pub struct SshArgs {
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = crate::words::rate,
         allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
-    /// How long nothing may come from the login, a wait for a password included, until plain ssh
-    /// takes over
-    #[arg(long, value_name = "TIME", default_value = "60s", env = "GTP_LOGIN_LIMIT",
-        value_parser = crate::words::span, allow_hyphen_values = true)]
-    pub login_limit: Duration,
     /// ssh's own options, the host, and the command
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SSH ARGUMENTS",
         value_hint = ValueHint::Hostname)]
@@ -111,8 +106,7 @@ async fn log_in(
     };
     // A terminal would change what is said.
     let options = [&words.options[..], &["-T".into()]].concat();
-    let silence = Some(args.login_limit);
-    let call = Call { way: &args.way, host: &args.host, options: &options, silence };
+    let call = Call { way: &args.way, host: &args.host, options: &options };
     let called = call_by(call, login, Want::Run(subsystem)).await;
     called.map_err(|failure| match failure.kind == FailureKind::Unreachable {
         true => Without::Login,
