@@ -158,6 +158,14 @@ fn what_is_not_there_or_may_not_be_made_has_the_exit_codes_of_get_and_put() {
     let missing = said(&sshd.expect(3, &["far:none", "out"]));
     assert!(missing.contains("none: no such file or directory"), "{missing}");
     sshd.expect(3, &["far:none*", "out"]);
+    let content = sshd.file("data/a.h5", 500);
+    let partly = said(&sshd.expect(12, &["far:none", "far:data/a.h5", "far:none*", "some"]));
+    assert!(partly.contains("far:none: nothing") && partly.contains("far:none*: "), "{partly}");
+    assert_eq!(sshd.read("some/a.h5"), content);
+    sshd.expect(3, &["far:none", "far:none*", "out"]);
+    let partly = said(&sshd.expect(12, &["lost", "here", "far:sent"]));
+    assert!(partly.contains("lost: no such file"), "{partly}");
+    assert_eq!(sshd.read("home/sent/here"), sshd.read("here"));
     sshd.expect(2, &["far:~nobody/x", "out"]);
     sshd.expect(4, &["here", "far:none/here"]);
     sshd.expect(3, &["not-here", "far:x"]);

@@ -166,6 +166,10 @@ fn sources_of_several_logins_go_to_one_destination_and_one_that_fails_keeps_back
     let partly = said(&two.expect(12, &["a:none", "b:y", "b:again/"]));
     assert!(partly.contains("none: no such file"), "{partly}");
     assert!(two.read("again/y") == y);
+    let partly = said(&two.expect(12, &["a:none", "a:x", "a:no*", "b:third"]));
+    assert!(partly.contains("none: no such file") && partly.contains("no*: "), "{partly}");
+    assert!(two.read("third/x") == x, "beneath the destination, as if all were there");
+    two.expect(3, &["a:none", "a:lost", "b:fourth"]);
     let missing = said(&two.expect(3, &["a:none", "b:out"]));
     assert!(missing.contains("a: none: no such file or directory"), "{missing}");
     let no_place = said(&two.expect(4, &["a:x", "b:none/deep/x"]));

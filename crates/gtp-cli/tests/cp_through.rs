@@ -96,6 +96,24 @@ fn servers_logins_and_files_of_this_machine_are_sources_of_one_copy() {
 }
 
 #[test]
+fn of_several_sources_those_that_are_missing_are_left_out_of_a_copy_through_here() {
+    let both = Both::new();
+    let y = both.sshd.file("y", 60_000);
+    std::fs::write(both.sshd.world.path("z"), "here").unwrap();
+    let (none, all) = (both.server.url("none"), both.server.url("all"));
+    let partly = said(&both.expect(12, &["far:y", &none, "far:none", "lost", "z", &all]));
+    for name in ["server: none: no such file", "far: none: no such file", "lost: no such"] {
+        assert!(partly.contains(name), "{name}: {partly}");
+    }
+    assert!(both.exported("all/y") == y && both.exported("all/z") == b"here");
+    both.expect(12, &["far:y", "lost", &both.server.url("beneath")]);
+    assert!(both.exported("beneath/y") == y, "as if all were there");
+    let none_at_all = said(&both.expect(3, &["far:none", &none, "lost", "far:never"]));
+    assert_eq!(none_at_all.matches("no such file").count(), 3, "{none_at_all}");
+    assert!(!both.sshd.home("never").exists() && !both.has_leftovers());
+}
+
+#[test]
 fn what_was_fetched_waits_for_a_repeated_command_if_it_cannot_be_sent_on() {
     let mut both = Both::new();
     let content = both.sshd.file("large", 3_000_000);
@@ -123,9 +141,6 @@ fn what_was_fetched_waits_for_a_repeated_command_if_it_cannot_be_sent_on() {
     both.expect(0, &tree);
     let exported = both.sshd.world.path("export/tree");
     assert!(exported.join("new").exists() && !exported.join("old").exists());
-    // What was fetched beside it has not been delivered, so no part was done.
-    both.expect(3, &["far:large", &both.server.url("none"), "far:never/"]);
-    assert!(both.at_home("never/large").is_empty());
     // A server's address without a path is all that it exports.
     let all = both.server.url("");
     both.expect(0, &[all.trim_end_matches('/'), "far:whole"]);

@@ -279,3 +279,32 @@ fn several_objects_that_go_to_no_directory_are_refused_alike_by_put_and_get() {
     }
     assert!(!world.path("new").exists() && !world.path("export/new").exists());
 }
+
+#[test]
+fn of_several_objects_those_that_are_missing_are_named_and_the_others_arrive_as_with_get() {
+    let world = World::new();
+    let server = writable(&world, &[]);
+    for name in ["a", "b"] {
+        fs::write(world.path(name), name).unwrap();
+        world.export(name, 10);
+    }
+    let to = server.url("to/");
+    let put = ["put", "a", "gone", "b", &to, "--json"];
+    let (from, gone, others) = (server.url("a"), server.url("gone"), server.url("b"));
+    let get = ["get", &from, &gone, &others, "got/", "--json"];
+    let copied = ["cp", "a", "gone", "b", &server.url("copied"), "--json"];
+    let fetched = ["cp", &from, &gone, &others, "fetched", "--json"];
+    for (words, place) in
+        [(&put[..], "export/to"), (&copied, "export/copied"), (&get, "got"), (&fetched, "fetched")]
+    {
+        let output = world.expect(12, words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("gone: "), "{words:?}: {said}");
+        for name in ["a", "b"] {
+            assert!(world.path(place).join(name).is_file(), "{words:?}: {name}");
+        }
+    }
+    for words in [["put", "gone", "lost", &to], ["cp", "gone", "lost", &to]] {
+        world.expect(3, &words);
+    }
+}

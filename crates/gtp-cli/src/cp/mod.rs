@@ -280,9 +280,16 @@ impl Copy<'_> {
         to: &Path,
     ) -> Result<bool, Failure> {
         let (here, mut far, ready) = self.call(login, Want::Read(paths.clone())).await?;
-        if let Err(failure) = check_complete(login, paths, &ready.found) {
-            far.close().await;
-            return Err(failure);
+        match check_complete(login, paths, &ready.found) {
+            Ok(missing) => {
+                for failure in missing {
+                    self.ends.take(Err(failure), &mut self.shower);
+                }
+            }
+            Err(failure) => {
+                far.close().await;
+                return Err(failure);
+            }
         }
         let several = several || ready.found.len() > 1;
         let mut goes_on = true;
@@ -561,6 +568,7 @@ impl Call<'_> {
     ) -> Result<(Host, FarEnd, Ready), Failure> {
         let Call { way, options, .. } = self;
         let program = way.install.then(Program::read).transpose()?;
+        let silence = way.login_limit;
         let way = Way { ssh: &way.ssh, options, login, program, silence };
         let (far, ready) = call(way, &request, bare).await?;
         let named = named(login, ready.port).await;
@@ -568,7 +576,6 @@ impl Call<'_> {
             here.introduce(&url, merged(&ready, &named));
             if let Some(address) = far.detour() {
                 let (words, datagrams) = (over_ssh(login), named.first().copied());
-        let silence = way.login_limit;
                 here.introduce_detour(&url, Detour { address, words, datagrams });
             }
         });
@@ -638,18 +645,27 @@ async fn named(login: &Login, port: u16) -> Vec<SocketAddr> {
     }
 }
 
-/// Checks that each path that was asked for has its objects, and one only if it is no pattern.
-fn check_complete(login: &Login, paths: &[String], found: &[Object]) -> Result<(), Failure> {
+/// Checks that a far end offers what was asked for. Returns what is missing: of several paths,
+/// those at which the far end has found nothing that may be read.
+fn check_complete(
+    login: &Login,
+    paths: &[String],
+    found: &[Object],
+) -> Result<Vec<Failure>, Failure> {
+    let mut missing = Vec::new();
     for (index, path) in paths.iter().enumerate() {
         let of_path = found.iter().filter(|object| object.index == index).count();
         let is_pattern = path.contains(['*', '?', '[']);
-        if of_path == 0 || of_path > 1 && !is_pattern {
-            let path = gtp_text::of_text(path);
+        let path = gtp_text::of_text(path);
+        if of_path == 0 && !found.is_empty() {
+            let text = format!("{login}:{path}: nothing is there that can be read");
+            missing.push(Failure::new(FailureKind::Missing, text));
+        } else if of_path == 0 || of_path > 1 && !is_pattern {
             let text = format!("{login}: it offers {of_path} objects for {path}");
             return Err(Failure::new(FailureKind::Other, text));
         }
     }
-    Ok(())
+    Ok(missing)
 }
 
 /// How a transfer ends whose far end is gone. What the far end said last may still be under way.

@@ -74,13 +74,13 @@ struct Named {
     real: PathBuf,
 }
 
-/// Finds what is to be read.
+/// Finds what is to be read. Of several paths, those at which nothing can be read are left out.
 ///
 /// # Errors
-/// [`FailureKind::Missing`] if nothing is there, [`FailureKind::Destination`] if it may not be
-/// read.
+/// [`FailureKind::Missing`] if nothing is at any of them, [`FailureKind::Destination`] if it may
+/// not be read.
 pub fn to_read(home: &Path, paths: &[String]) -> Result<Found, Failure> {
-    let named = named(home, paths)?;
+    let (named, _) = named(home, paths)?;
     let mut root = PathBuf::new();
     for (number, Named { real, .. }) in named.iter().enumerate() {
         let holder = real.parent().unwrap_or(real);
@@ -97,13 +97,14 @@ pub fn to_read(home: &Path, paths: &[String]) -> Result<Found, Failure> {
 
 /// Finds what is to be sent: paths as a sender of this machine's own would name them, and whether
 /// they go beneath their place whatever it is called. Several do, and so does a directory that is
-/// named without a slash at its end.
+/// named without a slash at its end. Of several paths, those at which nothing can be read are among
+/// them, as they were asked for: who sends names them.
 ///
 /// # Errors
 /// As [`to_read`].
 pub fn to_send(home: &Path, paths: &[String]) -> Result<(Vec<PathBuf>, bool), Failure> {
-    let named = named(home, paths)?;
-    let mut beneath = named.len() > 1;
+    let (named, missing) = named(home, paths)?;
+    let mut beneath = named.len() + missing.len() > 1;
     let mut all = Vec::with_capacity(named.len());
     for Named { index, found, real } in named {
         let is_content = paths.get(index).is_some_and(|path| is_content(path));
@@ -114,24 +115,45 @@ pub fn to_send(home: &Path, paths: &[String]) -> Result<(Vec<PathBuf>, bool), Fa
         }
         all.push(found.into());
     }
+    for path in missing {
+        all.push(absolute(home, path)?);
+    }
     Ok((all, beneath))
 }
 
-/// Looks up what the requested paths stand for.
-fn named(home: &Path, paths: &[String]) -> Result<Vec<Named>, Failure> {
-    let mut named = Vec::new();
+/// Looks up what the requested paths stand for. Returns also the paths at which nothing can be
+/// read; if that is all of them, the first one's failure.
+fn named<'a>(home: &Path, paths: &'a [String]) -> Result<(Vec<Named>, Vec<&'a str>), Failure> {
+    let (mut named, mut missing) = (Vec::new(), Vec::new());
+    let mut first = None;
     for (index, path) in paths.iter().enumerate() {
-        for found in expanded(home, path)? {
-            let real = found.canonicalize().map_err(|error| failed(path, &error))?;
-            check_kind(path, &real)?;
-            named.push(Named { index, found, real });
+        match look_up(home, path, index) {
+            Ok(found) => named.extend(found),
+            Err(failure) if failure.kind == FailureKind::Usage => return Err(failure),
+            Err(failure) => {
+                missing.push(path.as_str());
+                first.get_or_insert(failure);
+            }
         }
         if named.len() > OBJECTS_MAX {
             let text = format!("more than {OBJECTS_MAX} objects; name the directory instead");
             return Err(Failure::new(FailureKind::Usage, text).about(gtp_text::of_text(path)));
         }
     }
-    Ok(named)
+    match first {
+        Some(failure) if named.is_empty() => Err(failure),
+        Some(_) | None => Ok((named, missing)),
+    }
+}
+
+/// What one requested path stands for.
+fn look_up(home: &Path, path: &str, index: usize) -> Result<Vec<Named>, Failure> {
+    let all = expanded(home, path)?.into_iter().map(|found| {
+        let real = found.canonicalize().map_err(|error| failed(path, &error))?;
+        check_kind(path, &real)?;
+        Ok(Named { index, found, real })
+    });
+    all.collect()
 }
 
 /// Refuses what is no file and no directory, or no directory where one is asked for.

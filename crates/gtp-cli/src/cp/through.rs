@@ -23,26 +23,20 @@ use crate::output::aside;
 impl Copy<'_> {
     /// Fetches what is elsewhere, and sends it on with what is here.
     pub(super) async fn through(&mut self, from: Vec<Operand>, to: Operand) -> Result<(), Failure> {
-        check_here(&from)?;
+        let to = if from.len() > 1 { as_directory(to) } else { to };
         let stage = Stage::of(&self.args.words, &self.args.way.ssh)?;
         aside(format_args!(
             "gtp: the data go through here, where they need space in {} until all are sent",
             gtp_text::of_text(&stage.dir.to_string_lossy())
         ));
-        let mut local = Vec::new();
-        for (number, operand) in from.into_iter().enumerate() {
-            local.extend(match operand {
-                Operand::Local(path) => vec![path],
-                Operand::Remote(_) | Operand::Address(_) => {
-                    self.fetch(&operand, &stage.room(number)?).await?
-                }
-            });
-            if self.ends.has_failed() {
-                // What is here already stays for the next time; nothing of it has been delivered.
-                *self.ends = std::mem::take(self.ends).undelivered();
-                return Ok(());
+        let Some(local) = self.gather(from, &stage).await? else {
+            // What is here already stays for the next time; nothing of it has been delivered.
+            *self.ends = std::mem::take(self.ends).undelivered();
+            if files_in(&stage.dir).is_ok_and(|files| files == 0) {
+                stage.clear();
             }
-        }
+            return Ok(());
+        };
         let fetching = std::mem::take(self.ends);
         self.send_on(local, to).await?;
         self.ends.add_partial(&fetching);
@@ -50,6 +44,48 @@ impl Copy<'_> {
             stage.clear();
         }
         Ok(())
+    }
+
+    /// Fetches what is elsewhere; `None` if that fails. Of several sources, those that are not
+    /// there are left out.
+    async fn gather(
+        &mut self,
+        from: Vec<Operand>,
+        stage: &Stage,
+    ) -> Result<Option<Vec<PathBuf>>, Failure> {
+        let (mut local, several) = (Vec::new(), from.len() > 1);
+        let mut missing = None;
+        for (number, operand) in from.into_iter().enumerate() {
+            let fetched = match &operand {
+                Operand::Local(path) if several && !path.exists() => Err(absent(path)),
+                Operand::Local(path) => Ok(vec![path.clone()]),
+                Operand::Remote(_) | Operand::Address(_) => {
+                    self.fetch(&operand, &stage.room(number)?).await
+                }
+            };
+            let fetched = match fetched {
+                Err(failure) if several && failure.kind == FailureKind::Missing => {
+                    self.ends.take(Err(failure), &mut self.shower);
+                    Vec::new()
+                }
+                fetched => fetched?,
+            };
+            if several && let Some(failure) = self.ends.leave_out_missing() {
+                missing.get_or_insert(failure);
+                continue;
+            }
+            if self.ends.has_failed() {
+                return Ok(None);
+            }
+            local.extend(fetched);
+        }
+        match missing {
+            Some(failure) if local.is_empty() => {
+                self.ends.fail_by(failure);
+                Ok(None)
+            }
+            Some(_) | None => Ok(Some(local)),
+        }
     }
 
     /// Fetches a source into a directory, and returns what is to be sent on of it. What only an
@@ -131,21 +167,21 @@ fn files_in(dir: &Path) -> std::io::Result<u64> {
     Ok(count)
 }
 
-/// Refuses sources of this machine that are not there, before anything is fetched.
-fn check_here(from: &[Operand]) -> Result<(), Failure> {
-    for operand in from {
-        if let Operand::Local(path) = operand {
-            std::fs::metadata(path).map_err(|error| {
-                let kind = match error.kind() {
-                    std::io::ErrorKind::NotFound => FailureKind::Missing,
-                    _ => FailureKind::Other,
-                };
-                Failure::new(kind, error.to_string())
-                    .about(gtp_text::of_text(&path.to_string_lossy()))
-            })?;
+/// That nothing is at a path of this machine.
+fn absent(path: &Path) -> Failure {
+    let failure = Failure::new(FailureKind::Missing, "no such file or directory");
+    failure.about(gtp_text::of_text(&path.to_string_lossy()))
+}
+
+/// Several sources go beneath their destination.
+fn as_directory(to: Operand) -> Operand {
+    match to {
+        Operand::Address(url) => Operand::Address(format!("{}/", url.trim_end_matches('/'))),
+        Operand::Remote(Remote { login, path }) if !paths::is_content(&path) => {
+            Operand::Remote(Remote { login, path: format!("{path}/") })
         }
+        to @ (Operand::Remote(_) | Operand::Local(_)) => to,
     }
-    Ok(())
 }
 
 /// Where data wait on their way through this machine.
@@ -235,13 +271,5 @@ mod tests {
         assert_eq!(failure.kind, FailureKind::Temporary, "{failure}");
         drop(first);
         locked(dir.path()).unwrap();
-    }
-
-    #[test]
-    fn a_source_of_this_machine_that_is_not_there_is_refused_before_anything_is_fetched() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(check_here(&[Operand::Local(dir.path().into())]).is_ok());
-        let missing = [Operand::Local(dir.path().join("none"))];
-        assert_eq!(check_here(&missing).unwrap_err().kind, FailureKind::Missing);
     }
 }

@@ -233,6 +233,18 @@ impl Ends {
         Ends { done: 0, ..self }
     }
 
+    /// Counts a source that was not there as left out. Returns its failure if it is the first one.
+    pub fn leave_out_missing(&mut self) -> Option<Failure> {
+        let missing = self.first.take_if(|failure| failure.kind == FailureKind::Missing)?;
+        (self.failed, self.partial) = (0, self.partial + 1);
+        Some(missing)
+    }
+
+    /// Takes in a failure that was told before.
+    pub fn fail_by(&mut self, failure: Failure) {
+        (self.failed, self.first) = (self.failed + 1, Some(failure));
+    }
+
     /// Counts what others have left out as left out here.
     pub fn add_partial(&mut self, others: &Ends) {
         self.partial += others.partial;

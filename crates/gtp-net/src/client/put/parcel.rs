@@ -55,6 +55,7 @@ struct Item {
 /// Lists what is to be sent. Blocks.
 pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
     let (mut skipped, mut values) = (Vec::new(), Vec::new());
+    let several = matches!(objects, Objects::Paths(paths) if paths.len() > 1);
     let mut items: Vec<Item> = match objects {
         Objects::Made(name, make) => {
             let source = make()?;
@@ -66,18 +67,15 @@ pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
             values = known;
             vec![Item { said: SourceName::Content, name: None, source }]
         }
-        Objects::Paths(paths) => {
-            let open = |path: &PathBuf| open_path(path, &mut skipped);
-            paths.iter().map(open).collect::<Result<_, _>>()?
-        }
+        Objects::Paths(paths) => open_paths(paths, &mut skipped)?,
     };
     if items.is_empty() {
         return Err(Failure::new(FailureKind::Usage, "nothing to send was named"));
     }
-    if items.len() == 1 && placement(items[0].said, aim.end, aim.there) == Placement::Itself {
+    if !several && placement(items[0].said, aim.end, aim.there) == Placement::Itself {
         return Ok(Parcel { source: items.remove(0).source, skipped, values });
     }
-    if items.len() > 1 && aim.end == End::Name && aim.there != Some(RootKind::Dir) {
+    if several && aim.end == End::Name && aim.there != Some(RootKind::Dir) {
         let text = "several objects need a directory: end the address with a slash";
         return Err(Failure::new(FailureKind::Destination, text));
     }
@@ -96,6 +94,25 @@ impl Item {
             SourceName::File | SourceName::Directory => self.name,
         };
         Part { name, source: self.source }
+    }
+}
+
+/// Opens what is to be sent. Of several paths, those that cannot be opened are left out.
+fn open_paths(paths: &[PathBuf], skipped: &mut Vec<Failure>) -> Result<Vec<Item>, Failure> {
+    let mut items = Vec::new();
+    let mut first = None;
+    for path in paths {
+        match open_path(path, skipped) {
+            Ok(item) => items.push(item),
+            Err(failure) => {
+                skipped.push(Failure::new(FailureKind::Partial, failure.text.clone()));
+                first.get_or_insert(failure);
+            }
+        }
+    }
+    match first {
+        Some(failure) if items.is_empty() => Err(failure),
+        Some(_) | None => Ok(items),
     }
 }
 
@@ -156,6 +173,26 @@ mod tests {
         for aim in [HERE, NEW] {
             let failure = pack(&mut paths(&[]), aim).err().unwrap();
             assert_eq!(failure.kind, FailureKind::Usage);
+        }
+    }
+
+    #[test]
+    fn of_several_objects_those_that_are_not_there_are_left_out_by_name_and_the_rest_is_sent() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("a"), b"content").unwrap();
+        let mut several = paths(&[at("gone"), at("a"), at("a/")]);
+        let parcel = pack(&mut several, HERE).ok().unwrap();
+        let names: Vec<&str> =
+            parcel.source.manifest().entries.iter().map(|entry| entry.path.as_str()).collect();
+        assert_eq!(names, ["a"], "beneath the destination, as if all were there");
+        let [gone, slash] = &parcel.skipped[..] else { panic!("{:?}", parcel.skipped) };
+        assert!(gone.kind == FailureKind::Partial && gone.text.contains("gone: "), "{gone}");
+        assert!(slash.text.contains("is not a directory"), "{slash}");
+        assert_eq!(pack(&mut several, NEW).err().unwrap().kind, FailureKind::Destination);
+        for all in [&[at("gone")][..], &[at("gone"), at("lost")]] {
+            let failure = pack(&mut paths(all), HERE).err().unwrap();
+            assert!(failure.kind == FailureKind::Missing && failure.text.contains("gone"));
         }
     }
 
