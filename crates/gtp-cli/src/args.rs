@@ -501,8 +501,8 @@ pub fn parse() -> Result<Verb, ExitCode> {
         ExitCode::from(2)
     })?;
     let command = file.as_defaults(Cli::command());
-    let matches = command.clone().try_get_matches_from(given()).map_err(|e| refused(&e))?;
-    let mut verb = Cli::from_arg_matches(&matches).map_err(|error| refused(&error))?.verb;
+    let matches = command.clone().try_get_matches_from(given()).map_err(refused)?;
+    let mut verb = Cli::from_arg_matches(&matches).map_err(refused)?.verb;
     if let Some((name, given)) = matches.subcommand() {
         let passed_over = command.find_subcommand(name).map(|verb| file.passed_over(verb, given));
         for sentence in passed_over.into_iter().flatten() {
@@ -517,13 +517,13 @@ pub fn parse() -> Result<Verb, ExitCode> {
 }
 
 /// Shows what the parser says in place of a command; returns the exit code.
-fn refused(error: &clap::Error) -> ExitCode {
+fn refused(error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        return shown(error);
+        return shown(&error);
     }
-    // If standard error cannot be written there is nobody to tell.
-    let _ = error.print();
-    if let Some(variable) = config::blamed_variable(error) {
+    let variable = config::blamed_variable(&error);
+    crate::refused::print(error);
+    if let Some(variable) = variable {
         output::aside(format_args!("The value comes from the environment: {variable}."));
     }
     ExitCode::from(2)

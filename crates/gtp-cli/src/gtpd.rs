@@ -9,6 +9,7 @@ mod lines;
 mod log;
 mod manager;
 mod patient;
+mod refused;
 
 use std::collections::HashSet;
 use std::io;
@@ -79,12 +80,22 @@ struct Options {
     man_page: bool,
 }
 
+/// The exit code for words that cannot be.
+const USAGE: u8 = 2;
+
 /// How long a daemon that may follow one that died grants nothing: its processes look for it
 /// every 50 ms.
 const GRACE: Span = Span::from_millis(250);
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) if error.use_stderr() => {
+            refused::print(error);
+            return ExitCode::from(USAGE);
+        }
+        Err(asked) => asked.exit(),
+    };
     if options.man_page {
         let page = clap_mangen::Man::new(Options::command());
         return match page.render(&mut io::stdout()) {
@@ -93,7 +104,8 @@ fn main() -> ExitCode {
         };
     }
     if let Err(why) = check(&options) {
-        Options::command().error(ErrorKind::ValueValidation, why).exit();
+        refused::print(Options::command().error(ErrorKind::ValueValidation, why));
+        return ExitCode::from(USAGE);
     }
     let wanted = std::env::var("GTP_LOG").ok();
     // Its options stay in force until it is started again.

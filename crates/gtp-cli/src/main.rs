@@ -23,6 +23,7 @@ mod manager;
 mod output;
 mod patient;
 mod plain_log;
+mod refused;
 mod run;
 mod shell;
 mod show;

@@ -218,3 +218,57 @@ fn lists_and_keys_that_others_may_change_are_refused_with_the_command_that_mends
     set(&list, 0o622);
     refused(&mut world.gtp("server", &["serve", "export", "--listen", "127.0.0.1:0"]));
 }
+
+#[test]
+fn words_that_are_not_taken_are_repeated_without_what_would_act_on_a_terminal() {
+    let world = World::new();
+    let acts = "x\u{202e}y\u{9b}31mz\u{1b}[31m\u{7}";
+    let option = format!("--{acts}");
+    let rate = format!("--max-rate={acts}");
+    let address = format!("gtp://{acts}");
+    let cases: [&[&str]; 7] = [
+        &[acts],
+        &["get", &option],
+        &["get", "a", "b", &rate],
+        &["get", &address, "b"],
+        &["ls", "a", acts],
+        &["keys", acts],
+        &["set", acts],
+    ];
+    let gtpd = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gtpd"));
+        command.args(words).output().unwrap()
+    };
+    let ours = cases.iter().map(|words| (world.run("client", words), *words));
+    let daemons: [&[&str]; 3] = [&[acts], &[&option], &["--user-weight", acts]];
+    let daemons = daemons.into_iter().map(|words| (gtpd(words), words));
+    for (output, words) in ours.chain(daemons) {
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(!said.contains(|c| !gtp_text::is_plain(c) && c != '\n'), "{words:?}: {said:?}");
+        assert!(said.contains("u{202e}"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_set_without_anything_to_set_names_all_that_would_do() {
+    let world = World::new();
+    let output = world.run("client", &["set", "3"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for option in ["--weight", "--max-rate", "--guarantee", "--policy"] {
+        assert!(said.contains(option), "{option}: {said}");
+    }
+}
+
+#[test]
+fn a_wrong_value_of_an_option_for_one_command_is_traced_to_its_variable_too() {
+    let world = World::new();
+    for (variable, value) in [("GTP_MIRROR", "foo"), ("GTP_BLAKE3", "x")] {
+        let mut get = world.gtp("client", &["get", "gtp://127.0.0.1:1/a", "out"]);
+        let output = get.env(variable, value).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("comes from the environment: {variable}")), "{said}");
+    }
+}

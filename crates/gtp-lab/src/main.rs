@@ -52,7 +52,16 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().verb {
+    let verb = match Arguments::try_parse() {
+        Ok(arguments) => arguments.verb,
+        Err(error) if error.use_stderr() => {
+            // It repeats words of the command line.
+            gtp_lab::aside!("{}", gtp_text::of_lines(error.to_string().trim_end()));
+            return ExitCode::from(2);
+        }
+        Err(asked) => asked.exit(),
+    };
+    let outcome = match verb {
         Verb::Run(arguments) => verbs::run::run(&arguments),
         Verb::Sweep(arguments) => verbs::sweep::run(&arguments),
         Verb::Universe(arguments) => verbs::universe::run(&arguments),

@@ -43,3 +43,13 @@ fn results_that_cannot_be_written_are_a_failure_that_says_so() {
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("standard output") && !said.contains("panicked"), "{said}");
 }
+
+#[test]
+fn words_that_are_not_taken_are_repeated_without_what_would_act_on_a_terminal() {
+    for words in [&["x\u{202e}y\u{9b}"][..], &["run", "a", "--x\u{202e}y\u{9b}"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_gtp-lab")).args(words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(!said.contains(['\u{202e}', '\u{9b}']) && said.contains("u{202e}"), "{said:?}");
+    }
+}
