@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use common::{World, bytes, events, size_of, tcp_only, wait_for};
+use serde_json::Value;
 
 #[test]
 fn a_file_arrives_with_its_bytes_time_and_hash() {
@@ -323,4 +325,51 @@ fn a_name_that_is_left_out_is_escaped_once_by_every_verb() {
         };
         assert!(said.contains(right) && !said.contains(wrong), "{args:?} {said}");
     }
+}
+
+#[test]
+fn a_mirror_that_dies_in_the_midst_is_given_up_for_that_and_not_for_what_it_does_not_say() {
+    let world = World::new();
+    let content = world.export("big", 12_000_000);
+    let server = world.serve("server", &["--public"]);
+    let mut mirror = world.serve("mirror", &["--public"]);
+    let (url, other) = (server.url("big"), mirror.url("big"));
+    let words = ["get", &url, "got", "--mirror", &other, "--accept-new", "--json"];
+    let mut get = world.gtp("client", &[&words[..], &["--max-rate", "40Mbit"]].concat());
+    let mut get = get.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(get.stdout.take().unwrap()).lines();
+    let mut dropped = Vec::new();
+    for line in lines {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        // Both have brought something by then.
+        let sources = event["sources"].as_array().into_iter().flatten();
+        if event["event"] == "progress" && sources.filter(|s| s["bytes"] != 0).count() == 2 {
+            mirror.kill();
+        }
+        if event["event"] == "dropped" {
+            dropped.push((event["url"].clone(), event["message"].to_string()));
+        }
+    }
+    assert!(get.wait().unwrap().success());
+    assert!(std::fs::read(world.path("got")).unwrap() == content);
+    let [(lost, why)] = &dropped[..] else { panic!("{dropped:?}") };
+    assert_eq!(lost, other.as_str());
+    assert!(why.contains("refused") || why.contains("gone"), "{why}");
+}
+
+#[test]
+fn the_rate_that_is_shown_is_the_one_that_is_granted_and_not_some_bursts_more() {
+    let world = World::new();
+    world.export("f", 12_000_000);
+    let server = world.serve("server", &["--public"]);
+    let words = ["get", &server.url("f"), "out", "--accept-new", "--json"];
+    let output = world.expect(0, &[&words[..], &["--max-rate", "30Mbit"]].concat());
+    let progress = events(&output).into_iter().filter(|event| event["event"] == "progress");
+    // At first it may not be known, and at last nothing may be left.
+    let progress =
+        progress.filter(|event| (1.0..3.0).contains(&event["seconds"].as_f64().unwrap()));
+    let mut rates: Vec<f64> = progress.map(|event| event["rate"].as_f64().unwrap() / 1e6).collect();
+    rates.sort_by(f64::total_cmp);
+    assert!(rates.len() >= 3 && rates[rates.len() - 1] <= 31.5, "{rates:?}");
+    assert!(rates[rates.len() / 2] >= 28.5, "{rates:?}");
 }

@@ -106,6 +106,8 @@ struct Source {
     /// Whether it has shown the object that is being fetched, or another one.
     admitted: bool,
     differs: bool,
+    /// Why it was lost last, until it is back.
+    lost_by: Option<Failure>,
     /// The task that tends its line.
     line: Option<JoinHandle<()>>,
 }
@@ -160,23 +162,6 @@ impl Gather {
     ) -> (Gather, mpsc::UnboundedReceiver<(usize, Report)>) {
         let (reports, inbox) = mpsc::unbounded_channel();
         let GetRequest { sources, terms, place, expected } = request;
-        let source = |url: Url| Source {
-            url,
-            state: State::Connecting,
-            tries: 0,
-            path_seen: false,
-            peer: None,
-            revision: Revision::First,
-            way: Way::Udp,
-            silences: Silences::default(),
-            inquiry: Inquiry::default(),
-            is_carried: false,
-            bad_blocks: 0,
-            breaches: 0,
-            admitted: false,
-            differs: false,
-            line: None,
-        };
         let tally = Tally::new(sources.iter().map(Url::to_string));
         let clock = endpoint.host().clock();
         let began = clock.now();
@@ -187,7 +172,7 @@ impl Gather {
             expected,
             monitor,
             reports,
-            sources: sources.into_iter().map(source).collect(),
+            sources: sources.into_iter().map(Source::at).collect(),
             running: None,
             skipped: Skipped::default(),
             tally,
@@ -493,6 +478,7 @@ impl Gather {
             return self.shows_another(number);
         }
         self.sources[number].admitted = true;
+        self.sources[number].lost_by = None;
         for failure in described.skipped {
             if !self.skipped.contains(&failure) {
                 self.skipped.note(failure, &self.monitor);

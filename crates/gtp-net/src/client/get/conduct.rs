@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use gtp_alloc::Span;
 
-use super::{Event, Failure, FailureKind, Gather, State, back_off};
+use super::{
+    Event, Failure, FailureKind, Gather, Inquiry, Revision, Silences, Source, State, Url, Way,
+    back_off,
+};
 
 /// Breaches at which a source is given up for the rest of the transfer.
 const BREACHES_MAX: u32 = 3;
@@ -20,6 +23,30 @@ const BREACH_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after this many breaches, counted from 1; `None` means no further attempt.
 fn penalty(breaches: u32) -> Option<Duration> {
     (breaches < BREACHES_MAX).then(|| BREACH_PAUSE * 4u32.pow(breaches.saturating_sub(1)))
+}
+
+impl Source {
+    /// A source that nothing is known of.
+    pub(super) fn at(url: Url) -> Source {
+        Source {
+            url,
+            state: State::Connecting,
+            tries: 0,
+            path_seen: false,
+            peer: None,
+            revision: Revision::First,
+            way: Way::Udp,
+            silences: Silences::default(),
+            inquiry: Inquiry::default(),
+            is_carried: false,
+            bad_blocks: 0,
+            breaches: 0,
+            admitted: false,
+            differs: false,
+            lost_by: None,
+            line: None,
+        }
+    }
 }
 
 impl Gather {
@@ -54,6 +81,7 @@ impl Gather {
         self.note_failure(number, &failure);
         let source = &mut self.sources[number];
         source.tries += 1;
+        source.lost_by = Some(failure.clone());
         let url = source.url.to_string();
         let after = Span::from_nanos(pause.as_nanos() as u64);
         self.monitor.tell(Event::Retry { url, failure, after });

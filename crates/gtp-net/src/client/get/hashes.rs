@@ -115,7 +115,8 @@ impl Gather {
             Verdict::Agreed { roots, against } => {
                 for source in unsaid {
                     let url = source.url.to_string();
-                    let failure = Failure::new(FailureKind::Temporary, UNSAID);
+                    let unsaid = || Failure::new(FailureKind::Temporary, UNSAID);
+                    let failure = source.lost_by.clone().unwrap_or_else(unsaid);
                     self.monitor.tell(Event::Dropped { url, failure });
                 }
                 running.check = None;
