@@ -360,16 +360,16 @@ fn a_mirror_that_dies_in_the_midst_is_given_up_for_that_and_not_for_what_it_does
 #[test]
 fn the_rate_that_is_shown_is_the_one_that_is_granted_and_not_some_bursts_more() {
     let world = World::new();
-    world.export("f", 12_000_000);
+    world.export("f", 18_000_000);
     let server = world.serve("server", &["--public"]);
     let words = ["get", &server.url("f"), "out", "--accept-new", "--json"];
     let output = world.expect(0, &[&words[..], &["--max-rate", "30Mbit"]].concat());
     let progress = events(&output).into_iter().filter(|event| event["event"] == "progress");
     // At first it may not be known, and at last nothing may be left.
-    let progress =
-        progress.filter(|event| (1.0..3.0).contains(&event["seconds"].as_f64().unwrap()));
-    let mut rates: Vec<f64> = progress.map(|event| event["rate"].as_f64().unwrap() / 1e6).collect();
+    let steady = progress.filter(|event| (1.0..4.5).contains(&event["seconds"].as_f64().unwrap()));
+    let mut rates: Vec<f64> = steady.map(|event| event["rate"].as_f64().unwrap() / 1e6).collect();
     rates.sort_by(f64::total_cmp);
-    assert!(rates.len() >= 3 && rates[rates.len() - 1] <= 31.5, "{rates:?}");
-    assert!(rates[rates.len() / 2] >= 28.5, "{rates:?}");
+    // A burst more in an interval would be 35.7; a busy machine is given some room.
+    assert!(rates.len() >= 5 && rates[rates.len() - 1] < 34.0, "{rates:?}");
+    assert!((29.0..31.0).contains(&rates[rates.len() / 2]), "{rates:?}");
 }

@@ -475,6 +475,13 @@ impl SinkSession {
         self.received.rate()
     }
 
+    /// IP bytes that arrived per time, from burst to burst as they were sent: the mean that is told
+    /// to the agent. A count of whole packets in one interval, as [`SinkSession::received_rate`]
+    /// is, jumps by a burst.
+    pub fn measured_rate(&self) -> Rate {
+        self.measured.rate()
+    }
+
     /// Smoothed round-trip time; zero while unknown.
     pub fn rtt(&self) -> Span {
         self.rtt.smoothed()

@@ -265,7 +265,7 @@ pub struct FlowProgress {
     pub label: String,
     /// Content bytes that it brought and that verified.
     pub bytes: u64,
-    /// Received IP bytes per time, last interval.
+    /// Received IP bytes per time, from burst to burst over the last interval.
     pub rate: Rate,
     /// What it is granted.
     pub granted: Rate,

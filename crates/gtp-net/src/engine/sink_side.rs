@@ -433,7 +433,7 @@ impl SinkSide {
             flow: self.flow,
             label: self.label.clone(),
             bytes,
-            rate: self.core.received_rate(),
+            rate: self.core.measured_rate(),
             granted: self.core.granted(),
             limited_by: limit.unwrap_or_else(|| self.core.limited_by()),
             loss_ratio: loss_ratio(counters.lost, counters.packets),

@@ -255,7 +255,7 @@ impl StreamSink {
             flow: self.flow,
             label: self.label.clone(),
             bytes: self.pipe.total(),
-            rate: self.core.received_rate(),
+            rate: self.core.measured_rate(),
             granted: self.core.granted(),
             limited_by: self.core.limited_by(),
             loss_ratio: loss_ratio(counters.lost, counters.packets),
