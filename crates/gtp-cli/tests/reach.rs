@@ -8,6 +8,7 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::ports::free_port;
@@ -136,9 +137,12 @@ struct Link {
     far: String,
 }
 
+static LINKS: AtomicU32 = AtomicU32::new(0);
+
 impl Link {
     fn new() -> Link {
-        let id = std::process::id();
+        // Tests of one process have links of their own.
+        let id = format!("{}-{}", std::process::id(), LINKS.fetch_add(1, Ordering::Relaxed));
         let link = Link { near: format!("gtp-reach-a-{id}"), far: format!("gtp-reach-b-{id}") };
         for name in [&link.near, &link.far] {
             ip(&["netns", "add", name]);
@@ -147,6 +151,8 @@ impl Link {
         let (near, far) = (link.near.as_str(), link.far.as_str());
         ip(&["-n", near, "link", "add", "Va", "type", "veth", "peer", "name", "vb", "netns", far]);
         for (name, device, address) in [(near, "Va", "fe80::a/64"), (far, "vb", "fe80::b/64")] {
+            // No further address that is at first not to be used, and later preferred.
+            ip(&["-n", name, "link", "set", "dev", device, "addrgenmode", "none"]);
             ip(&["-n", name, "link", "set", device, "up"]);
             ip(&["-n", name, "-6", "addr", "add", address, "dev", device, "nodad"]);
         }
@@ -210,6 +216,40 @@ fn link_local_addresses_with_their_interface_work_for_every_verb() {
 }
 
 /// The command, in a mount namespace where names come from these lines of `/etc/hosts` alone.
+#[test]
+fn programs_under_gtp_run_reach_each_other_by_link_local_addresses() {
+    if !require_root() {
+        return;
+    }
+    let (world, link) = (World::new(), Link::new());
+    let preload = std::env::current_exe().unwrap().with_file_name("libgtp_preload.so");
+    let run = |host: &str, namespace: &str, options: &[&str], script: &str| {
+        let words = [&["run"], options, &["--", "python3", "-u", "-c", script]].concat();
+        let mut run = world.gtp(host, &words);
+        run.env("GTP_PRELOAD", &preload).env("GTP_PUMP", world.path(&format!("{host}.sock")));
+        run.env("GTP_DAEMON", "off").env("GTP_PUBLIC", "1").env("GTP_ACCEPT_NEW", "1");
+        run.env("PATH", std::env::var_os("PATH").unwrap()).env("GTP_PUMP_IDLE", "10s");
+        Link::inside(namespace, &run)
+    };
+    let listens = "import socket\n\
+        s = socket.create_server(('::', 0), family=socket.AF_INET6)\n\
+        print(s.getsockname()[1])\n\
+        c, _ = s.accept(); c.sendall(b'hello'); c.close()";
+    let mut far = run("far", &link.far, &[], listens).stdout(Stdio::piped()).spawn().unwrap();
+    let mut port = String::new();
+    BufReader::new(far.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    let calls = format!(
+        "import socket\n\
+         c = socket.socket(socket.AF_INET6)\n\
+         c.connect(('fe80::b', {}, 0, socket.if_nametoindex('Va')))\n\
+         print(c.makefile().read())",
+        port.trim()
+    );
+    let near = run("near", &link.near, &["--require"], &calls).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&near.stdout), "hello\n", "{}", said(&near));
+    assert!(far.wait().unwrap().success());
+}
+
 fn with_hosts(world: &World, hosts: &str, args: &[&str]) -> Command {
     let (names, order) = (world.path("hosts"), world.path("nsswitch"));
     std::fs::write(&names, hosts).unwrap();

@@ -540,7 +540,7 @@ impl Pump {
     async fn pass_on(self: Arc<Pump>, caller: Caller) {
         let _busy = Arc::clone(&self.busy);
         let (from, shown) = (caller.remote(), caller.shown_service());
-        let Some(at) = self.find(caller.service(), caller.local().ip()).await else {
+        let Some(at) = self.find(caller.service(), caller.local()).await else {
             let text = format!("no program under gtp run listens at {shown} here");
             return caller.refuse(Reason::Missing, text).await;
         };
@@ -561,12 +561,21 @@ impl Pump {
 
     /// Where the program of a service listens: at the address that was called, on which or on all
     /// of which it listens. It must not take a caller from elsewhere for one of this host.
-    async fn find(&self, service: &[u8], called: IpAddr) -> Option<SocketAddr> {
+    async fn find(&self, service: &[u8], called: SocketAddr) -> Option<SocketAddr> {
         let port = std::str::from_utf8(service).ok()?.strip_prefix("tcp/")?.parse().ok()?;
         // Where it cannot be seen who listens, what is known counts.
         let _ = self.look_at_listeners(None).await;
         let listening = lock(&self.listening);
-        listening.takes(called, port).then(|| SocketAddr::new(called.to_canonical(), port))
+        listening.takes(called.ip(), port).then(|| at_port(called, port))
+    }
+}
+
+/// Another port of an address; a link-local one keeps its interface.
+fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, port),
+        IpAddr::V6(_) => address,
     }
 }
 
