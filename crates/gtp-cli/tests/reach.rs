@@ -117,6 +117,7 @@ fn an_address_that_names_no_host_ends_every_verb_at_once() {
     world.export("x", 1);
     for (host, told) in [
         ("[fe80::1%no-such-link]", "this machine has no network interface no-such-link"),
+        ("[::1%lo]", "only a link-local address"),
         ("[fe80::1]", "a link-local address needs its interface"),
     ] {
         for mut words in verbs(&format!("gtp://{host}:4810/x")) {
@@ -215,7 +216,6 @@ fn link_local_addresses_with_their_interface_work_for_every_verb() {
     }
 }
 
-/// The command, in a mount namespace where names come from these lines of `/etc/hosts` alone.
 #[test]
 fn programs_under_gtp_run_reach_each_other_by_link_local_addresses() {
     if !require_root() {
@@ -250,6 +250,7 @@ fn programs_under_gtp_run_reach_each_other_by_link_local_addresses() {
     assert!(far.wait().unwrap().success());
 }
 
+/// The command, in a mount namespace where names come from these lines of `/etc/hosts` alone.
 fn with_hosts(world: &World, hosts: &str, args: &[&str]) -> Command {
     let (names, order) = (world.path("hosts"), world.path("nsswitch"));
     std::fs::write(&names, hosts).unwrap();

@@ -7,7 +7,7 @@
 //! nothing of TLS or GTP.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use dns_lookup::{AddrInfoHints, LookupError, LookupErrorKind, SockType, getaddrinfo};
@@ -183,7 +183,13 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 }
 
 fn no_such_host(host: &HostAddress) -> ControlError {
+    let is_global = |address: &str| {
+        address.parse::<Ipv6Addr>().is_ok_and(|address| !address.is_unicast_link_local())
+    };
     let why = match host.host().split_once('%') {
+        Some((address, link)) if is_global(address) => {
+            format!("only a link-local address (fe80::…) has an interface: leave out %{link}")
+        }
         Some((_, link)) => format!("this machine has no network interface {link}"),
         None => "no host has this name; is it spelt right?".to_owned(),
     };
