@@ -211,7 +211,7 @@ pub fn blamed_variable(error: &clap::Error) -> Option<String> {
     if is_named(name, std::env::args_os()) {
         return None;
     }
-    let variable = options().get(name)?.get_env()?.to_string_lossy().into_owned();
+    let variable = namesakes(name).iter().find_map(Arg::get_env)?.to_string_lossy().into_owned();
     std::env::var(&variable).is_ok_and(|v| v.split(',').any(|v| v == value)).then_some(variable)
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::BoolishValueParser;
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use gtp::{Bond, Failure, FailureKind, Rate, Sharing};
 use gtp_share::{
     Change, HostView, Of, PathView, Places, Policy, SessionView, client, make_user_dir, places,
@@ -63,12 +63,13 @@ pub struct SessionsArgs {
 
 /// Options of `set`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("change").required(true).multiple(true)
+    .args(["weight", "max_rate", "guarantee", "policy"])))]
 pub struct SetArgs {
     /// The session, as `gtp sessions` lists it
     pub session: u32,
     /// Its weight among the sessions of its transfer, which has their mean among transfers
-    #[arg(long, value_name = "W", value_parser = words::weight, allow_hyphen_values = true,
-        required_unless_present_any = ["max_rate", "policy", "guarantee"])]
+    #[arg(long, value_name = "W", value_parser = words::weight, allow_hyphen_values = true)]
     pub weight: Option<f64>,
     /// Its limit; `off` lifts it
     #[arg(long, value_name = "RATE", value_parser = limit, allow_hyphen_values = true)]
