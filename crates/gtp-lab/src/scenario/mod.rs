@@ -219,11 +219,9 @@ fn scenario(tree: &Node, traces: &Traces, overrides: Overrides) -> Result<Scenar
     let law = top.choice("law", &laws)?.unwrap_or(LawName::Grant);
     let bounds = [("on", PathBound::On), ("off", PathBound::Off)];
     let path_bound = top.choice("path_bound", &bounds)?.unwrap_or_default();
-    let duration = top.quantity("duration")?;
+    let possible = DURATION_MIN..=DURATION_MAX;
+    let duration = top.within("duration", possible, "a time from 1ms to 24h")?;
     let duration = duration.ok_or_else(|| top.lacks("duration", "a time such as 30s"))?;
-    if !(DURATION_MIN..=DURATION_MAX).contains(&duration) {
-        return Err(Complaint::new(top.place(), "`duration` is from 1ms to 24h"));
-    }
     let seed = top.integer("seed", 0..=i64::MAX)?.unwrap_or(1) as u64;
     let seed = overrides.seed.unwrap_or(seed);
     let interval = top.interval("interval")?;
@@ -231,8 +229,11 @@ fn scenario(tree: &Node, traces: &Traces, overrides: Overrides) -> Result<Scenar
     let output = output(&mut top, duration)?;
     let mut lots = Lots::new(seed);
     let mut network = Network::default();
-    network.read(&mut top, traces, &mut lots)?;
-    let sessions = traffic::sessions(&mut top, &network, &mut lots)?;
+    let read = network.read(&mut top, traces, &mut lots);
+    // A table with a misspelt head is missed where it is referred to.
+    read.map_err(|complaint| top.stray().unwrap_or(complaint))?;
+    let sessions = traffic::sessions(&mut top, &network, &mut lots);
+    let sessions = sessions.map_err(|complaint| top.stray().unwrap_or(complaint))?;
     let backgrounds = traffic::backgrounds(&mut top, &network)?;
     let faults = traffic::faults(&mut top, &network)?;
     if sessions.is_empty() {

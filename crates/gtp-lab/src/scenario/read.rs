@@ -81,6 +81,12 @@ impl<'a> Table<'a> {
         Some(Complaint::new(&entry.place, message))
     }
 
+    /// The complaint about a key that nobody has asked for so far and that is written like one of
+    /// those that were.
+    pub fn stray(&self) -> Option<Complaint> {
+        self.asked.iter().find_map(|key| self.misspelt(key))
+    }
+
     /// A text.
     ///
     /// # Errors

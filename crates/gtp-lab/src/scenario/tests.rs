@@ -240,6 +240,9 @@ fn misspelt_keys_that_are_missed_and_numbers_that_cannot_be_meant_are_refused() 
             "unknown key `rte` in [[link]]: did you mean `rate`?",
         ),
         ("name = \"sw\"", "nme = \"sw\"", "unknown key `nme` in [[switch]]: did you mean `name`?"),
+        ("[[host]]\nname = \"src\"", "[[hots]]\nname = \"src\"", "unknown key `hots`"),
+        ("[[host]]\nname = \"dst\"", "[[hosst]]\nname = \"dst\"", "did you mean `host`?"),
+        ("[[switch]]", "[[swicth]]", "unknown key `swicth` in the scenario: did you mean"),
         ("duration = \"10s\"", "duraton = \"10s\"", "did you mean `duration`?"),
         ("delay = \"10ms\"", "delay = \"10ms\"\nmtu = \"0B\"", "a size from 68B to 65535B"),
         ("delay = \"10ms\"", "delay = \"10ms\"\nmtu = \"64KiB\"", "a size from 68B to 65535B"),
@@ -290,6 +293,10 @@ fn a_complaint_shows_the_place_itself() {
     let (said, _) = refusal("rate = \"700Mbit\"", "rate = 700");
     assert!(said.starts_with("file.toml:38:8: `rate` is"), "{said}");
     assert!(said.ends_with("\n   |\n38 | rate = 700\n   |        ^^^"), "{said}");
+    for impossible in ["0s", "8000h"] {
+        let (said, _) = refusal("duration = \"10s\"", &format!("duration = \"{impossible}\""));
+        assert!(said.starts_with("file.toml:4:12: `duration` is"), "{said}");
+    }
 }
 
 #[test]
