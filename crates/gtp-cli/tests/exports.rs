@@ -38,7 +38,7 @@ fn every_kind_of_thing_that_does_not_travel_is_named_by_get_put_and_ls_and_is_co
     let tree = server.url("tree");
     let got = world.expect(12, &["get", &tree, "out", "--accept-new"]);
     let put = world.expect(12, &["put", "mine", &server.url("")]);
-    let listed = world.expect(0, &["ls", &tree]);
+    let listed = world.expect(12, &["ls", &tree]);
     let listed = String::from_utf8(listed.stdout).unwrap();
     for name in NOT_CARRIED {
         assert!(said(&got).contains(name) && said(&put).contains(name), "{name}");
@@ -48,7 +48,7 @@ fn every_kind_of_thing_that_does_not_travel_is_named_by_get_put_and_ls_and_is_co
         assert_eq!(fs::read_dir(world.path(place)).unwrap().count(), 1, "{place}");
         assert_eq!(fs::read(world.path(place).join("good")).unwrap(), b"content");
     }
-    let machine = events(&world.expect(0, &["ls", &tree, "--json"]));
+    let machine = events(&world.expect(12, &["ls", &tree, "--json"]));
     assert_eq!(machine.iter().filter(|event| event["event"] == "skipped").count(), 4);
 }
 
@@ -63,7 +63,7 @@ fn more_left_out_than_is_named_is_counted() {
     let url = server.url("tree");
     let got = world.expect(12, &["get", &url, "out", "--accept-new"]);
     assert!(said(&got).contains("204 more"), "999 are named, and the rest is counted");
-    let listed = world.expect(0, &["ls", &url]);
+    let listed = world.expect(12, &["ls", &url]);
     assert!(String::from_utf8(listed.stdout).unwrap().contains("204 more"));
 }
 

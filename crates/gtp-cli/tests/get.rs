@@ -306,8 +306,8 @@ fn a_name_that_is_left_out_is_escaped_once_by_every_verb() {
     let (tree, root) = (server.url("t"), server.url(""));
     let (sync, to) = (server.url("t/"), server.url("u"));
     for (code, args) in [
-        (0, &["ls", &tree][..]),
-        (0, &["ls", &tree, "--json"]),
+        (12, &["ls", &tree][..]),
+        (12, &["ls", &tree, "--json"]),
         (12, &["get", &tree, "out"]),
         (12, &["get", &tree, "out2", "--json"]),
         (12, &["put", "mine", &root]),

@@ -3,15 +3,15 @@
 //! One level only: whoever wants a tree asks again below. Names are escaped for people, and given
 //! as they are to programs. Each is printed as it comes, so a long listing takes little memory.
 //! What a reader that stops has not taken waits here, because the server would give up waiting.
-//! What is there and cannot be fetched is listed at the end, with the reason. A listing that fails
-//! has printed what came before.
+//! What is there and cannot be fetched is listed at the end, with the reason, and the code says
+//! that there is such a thing. A listing that fails has printed what came before.
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gtp::{AcceptNew, Entry, Failure, Host, Kind, Listed, Span};
+use gtp::{AcceptNew, Entry, Failure, FailureKind, Host, Kind, Listed, Span};
 use gtp_sys::Clock;
 use serde_json::json;
 
@@ -43,7 +43,10 @@ pub fn run(args: LsArgs) -> Result<ExitCode, Failure> {
     let ended = runtime.block_on(listing).map_err(super::other);
     left_out.iter().try_for_each(|failure| say_left_out(failure, args.json))?;
     ended??;
-    Ok(ExitCode::SUCCESS)
+    match left_out.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Ok(ExitCode::from(FailureKind::Partial.exit_code())),
+    }
 }
 
 /// Parts of a listing that wait to be printed.
