@@ -14,9 +14,13 @@ pub fn check() -> Finding {
 
 fn judge(limit: u64) -> Finding {
     let mend = format!("ulimit -n {WANTED}    # or LimitNOFILE={WANTED} in the unit");
-    if limit < LEAST {
-        let found = format!("{limit}: too few for a transfer of a directory");
+    if limit < gtp_sys::descriptors::LEAST {
+        let found = format!("{limit}: too few for any transfer");
         return Finding::fault(CHECK, found, mend);
+    }
+    if limit < OF_A_CLIENT {
+        let found = format!("{limit}: a transfer of a directory may have to wait for some");
+        return Finding::warning(CHECK, found, mend);
     }
     if limit < OF_A_SERVER {
         let found = format!("{limit}: a server takes fewer clients than it could");
@@ -26,7 +30,7 @@ fn judge(limit: u64) -> Finding {
 }
 
 /// A transfer's own, and a reserve for directories that are walked.
-const LEAST: u64 = 128;
+const OF_A_CLIENT: u64 = 128;
 /// Five for each of 512 clients, a quarter for files that stay open, and the server's own.
 const OF_A_SERVER: u64 = 3_500;
 /// What the unit has.
@@ -38,8 +42,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_descriptors_are_a_warning_and_very_few_a_fault() {
-        let cases = [(64, Verdict::Fault), (1_024, Verdict::Warning), (65_536, Verdict::Ok)];
+    fn few_descriptors_are_a_warning_and_too_few_for_any_transfer_a_fault() {
+        let cases = [
+            (16, Verdict::Fault),
+            (24, Verdict::Warning),
+            (1_024, Verdict::Warning),
+            (65_536, Verdict::Ok),
+        ];
         for (limit, verdict) in cases {
             assert_eq!(judge(limit).verdict, verdict, "{limit}");
         }
