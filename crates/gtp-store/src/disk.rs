@@ -64,6 +64,9 @@ pub trait Disk: Send {
     /// the time of the transfer where they are not. The default cannot.
     fn may_lend(&mut self, _dir: &str) {}
 
+    /// The same for those beneath the base alone: the base holds the objects, and is none.
+    fn may_lend_beneath(&mut self) {}
+
     /// The mode of a directory of the object to which this disk may have to lend permissions, so
     /// that it can be noted first. The default lends to none.
     fn lacking(&mut self, _dir: &str) -> Option<u32> {
@@ -464,6 +467,10 @@ impl Disk for OsDisk {
         let stat = if dir.is_empty() {
             fstat(&self.base)
         } else {
+    fn may_lend_beneath(&mut self) {
+        self.lent.allow_beneath();
+    }
+
             self.holder(dir)
                 .and_then(|(holder, name)| statat(holder, name, AtFlags::SYMLINK_NOFOLLOW))
         };

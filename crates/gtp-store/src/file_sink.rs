@@ -177,8 +177,11 @@ impl<D: Disk> FileSink<D> {
         manifest.validate().map_err(|e| SinkError::Unsuitable(e.to_string()))?;
         refuse_occupied(&mut disk, &names, &manifest)?;
         names.tell_apart(&manifest);
-        if manifest.root_kind == RootKind::Dir {
-            disk.may_lend(names.root());
+        match (manifest.root_kind, manifest.own) {
+            (RootKind::File, _) => {}
+            // Several objects, or one beneath the place that was named.
+            (RootKind::Dir, None) if names.root().is_empty() => disk.may_lend_beneath(),
+            (RootKind::Dir, Some(_) | None) => disk.may_lend(names.root()),
         }
         let log = Log::of(&mut disk, &names)?;
         let mut sink = FileSink {

@@ -21,6 +21,8 @@ const OWNER: u32 = 0o700;
 pub(crate) struct Lent {
     /// The object's directory; `None` lends nothing.
     beneath: Option<String>,
+    /// Whether the base is no part of an object and is left alone.
+    spares_base: bool,
     /// Paths and the modes that they had. They are given back from the deepest up.
     loans: Vec<(String, u32)>,
 }
@@ -29,6 +31,12 @@ impl Lent {
     /// Allows loans to this directory and to those beneath it; `""` is the base itself.
     pub(crate) fn allow(&mut self, beneath: &str) {
         self.beneath = Some(beneath.to_owned());
+    }
+
+    /// Allows loans to all directories beneath the base, and not to the base: it holds objects.
+    pub(crate) fn allow_beneath(&mut self) {
+        self.allow("");
+        self.spares_base = true;
     }
 
     /// Lends the directories on the way to `path` the bits that their owner lacks; returns whether
@@ -62,8 +70,8 @@ impl Lent {
     /// Whether a directory is one of the object's, to which bits may be lent.
     pub(crate) fn covers(&self, dir: &str) -> bool {
         self.beneath.as_deref().is_some_and(|beneath| {
-            beneath.is_empty()
-                || dir == beneath
+            beneath.is_empty() && !(dir.is_empty() && self.spares_base)
+                || !beneath.is_empty() && dir == beneath
                 || dir.strip_prefix(beneath).is_some_and(|rest| rest.starts_with('/'))
         })
     }

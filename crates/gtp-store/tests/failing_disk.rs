@@ -6,11 +6,12 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use common::{copy, file, finish, missing, sink, transfer, tree};
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Destination, Export, Fault, FileSink, MadeDir, Pattern,
-    SinkError, SinkOptions, SkipReason, SyntheticSource,
+    Attributes, BLOCK, BlockSink, BlockSource, Destination, Export, Fault, FileSink, MadeDir,
+    Manifest, Mode, Mtime, Pattern, SinkError, SinkOptions, SkipReason, SyntheticSource,
 };
 use rustix::process::Uid;
 
@@ -136,6 +137,29 @@ fn a_destination_that_may_not_be_written_is_forbidden() {
     let error = as_nobody(|| sink(&dest, source.manifest()).unwrap_err());
     assert_eq!(error.fault(), Some(Fault::Denied), "{error}");
     assert_eq!(dest.read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn an_object_does_not_open_the_directory_that_is_to_hold_it_and_a_directorys_content_does() {
+    let mode = Mode::new(0o755);
+    let own = Attributes { mode, mtime: Mtime::new(1_000, 0).unwrap() };
+    for own in [None, Some(own)] {
+        let dir = tempfile::tempdir().unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(dir.path(), Some(65_534), None).unwrap();
+        }
+        let dest = open_to_all(dir.path(), 0o555);
+        let manifest = Arc::new(Manifest { own, ..tree(vec![file("f", 9, 1)]) });
+        let opened = as_nobody(|| {
+            let destination = Destination::into(&dest, MadeDir::There)?;
+            FileSink::open(destination, manifest, SinkOptions::default()).map(drop)
+        });
+        match own {
+            None => assert_eq!(opened.unwrap_err().fault(), Some(Fault::Denied)),
+            Some(_) => opened.unwrap(),
+        }
+        assert_eq!(dest.metadata().unwrap().permissions().mode() & 0o777, 0o555);
+    }
 }
 
 #[test]
