@@ -81,7 +81,9 @@ fn a_destination_that_keeps_times_to_the_second_is_alike_after_one_run_in_every_
         gtp sync -n export/ $to_url\n\
         printf new > export/d/b; touch -d 2001-01-01 export/d/b\n\
         gtp sync -i export/ coarse/here\n\
-        cat coarse/here/d/b\n\
+        cat coarse/here/d/b; echo\n\
+        touch -d 2100-01-01 export/d/b\n\
+        gtp get $from_url coarse/got 2> warned\n\
         find coarse -name '.gtp*'";
     let programs = Path::new(env!("CARGO_BIN_EXE_gtp")).parent().unwrap().display();
     let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
@@ -91,6 +93,7 @@ fn a_destination_that_keeps_times_to_the_second_is_alike_after_one_run_in_every_
     let output = ended(0, &["unshare"], shell);
     assert_eq!(lines(&output), [">f..t...... d/b", "new"]);
     let read = |name: &str| std::fs::read_to_string(world.path(name)).unwrap();
+    assert!(read("warned").contains("keeps only times of some years"), "{}", read("warned"));
     assert_eq!(read("told.1").matches(">f+++").count(), 9);
     assert_eq!(read("told.2"), "", "{}", read("said.2"));
     assert_eq!(read("said.2").matches("nothing to do").count(), 3);

@@ -20,6 +20,8 @@ pub(crate) enum Ability {
     Modes,
     /// To give a file or directory its time of modification.
     Times,
+    /// To give it any time: some know no years beyond 2038, or none before 1980.
+    AllTimes,
     /// To wait until data survive a loss of power.
     Syncing,
 }
@@ -31,6 +33,9 @@ impl Ability {
             Ability::Locks => "takes no locks (do not run two transfers into it at once)",
             Ability::Modes => "keeps no permissions",
             Ability::Times => "keeps no times (a second run fetches every file again)",
+            Ability::AllTimes => {
+                "keeps only times of some years (a second run fetches the other files again)"
+            }
             Ability::Syncing => "cannot be told to write to the disk at once",
         }
     }
@@ -51,7 +56,9 @@ impl Lacks {
     pub(crate) fn excuse(&mut self, ability: Ability, error: Errno) -> Result<(), Errno> {
         let excused = match ability {
             Ability::Locks => is_refusal(error) || error == Errno::NOLCK || error == Errno::IO,
-            Ability::Modes | Ability::Times => is_refusal(error) || error == Errno::IO,
+            Ability::Modes | Ability::Times | Ability::AllTimes => {
+                is_refusal(error) || error == Errno::IO
+            }
             // Here an error of input and output means that what was written is lost.
             Ability::Syncing => is_refusal(error),
         };

@@ -26,7 +26,7 @@ use crate::destination::UNFINISHED_DIR;
 use crate::lent::{self, Lent};
 use crate::manifest::{Mode, Mtime};
 use crate::numbering::{Numbering, Numberings};
-use crate::time_step::COARSEST_S;
+use crate::time_step::{COARSEST_S, TimeStep};
 use crate::walk;
 
 /// The operations of a destination.
@@ -382,6 +382,13 @@ impl OsDisk {
         Ok(LockedFile(file))
     }
 
+    /// Whether an ordinary time of a file is kept, which it has then.
+    fn keeps_times(&mut self, file: &LockedFile) -> io::Result<bool> {
+        let Some(ordinary) = TimeStep::probe() else { return Ok(false) };
+        self.excuse(Ability::Times, futimens(file, &times(ordinary)))?;
+        Ok(fstat(file)?.st_mtime.abs_diff(ordinary.secs()) <= COARSEST_S)
+    }
+
     fn excuse(&mut self, ability: Ability, done: Result<(), Errno>) -> io::Result<()> {
         match done {
             Ok(()) => Ok(()),
@@ -460,6 +467,10 @@ impl Disk for OsDisk {
         self.lent.allow(dir);
     }
 
+    fn may_lend_beneath(&mut self) {
+        self.lent.allow_beneath();
+    }
+
     fn lacking(&mut self, dir: &str) -> Option<u32> {
         if !self.lent.covers(dir) {
             return None;
@@ -467,10 +478,6 @@ impl Disk for OsDisk {
         let stat = if dir.is_empty() {
             fstat(&self.base)
         } else {
-    fn may_lend_beneath(&mut self) {
-        self.lent.allow_beneath();
-    }
-
             self.holder(dir)
                 .and_then(|(holder, name)| statat(holder, name, AtFlags::SYMLINK_NOFOLLOW))
         };
@@ -552,7 +559,9 @@ impl Disk for OsDisk {
             self.lacks.note(Ability::Modes);
         }
         if stat.st_mtime.abs_diff(mtime.secs()) > COARSEST_S {
-            self.lacks.note(Ability::Times);
+            let lack = if self.keeps_times(file)? { Ability::AllTimes } else { Ability::Times };
+            self.lacks.note(lack);
+            self.excuse(Ability::Times, futimens(file, &times(mtime)))?;
         }
         Ok(())
     }
