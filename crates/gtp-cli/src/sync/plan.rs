@@ -378,7 +378,7 @@ impl<'a> Planner<'a> {
         let (own, other) = (split_xattrs(&node.xattrs), split_xattrs(&there.xattrs));
         let differs = [
             (2, 't', !self.is_same_time(node.mtime, there.mtime)),
-            (3, 'p', !is_link && node.mode & 0o777 != there.mode & 0o777),
+            (3, 'p', !is_link && node.mode != there.mode && kept_mode(node) != there.mode & 0o777),
             (4, 'o', self.rules.owner && node.uid != there.uid),
             (5, 'g', self.rules.owner && node.gid != there.gid),
             (7, 'a', self.rules.acls && own.1 != other.1),
@@ -408,7 +408,7 @@ impl<'a> Planner<'a> {
         let (xattrs, acls) = split_xattrs(&node.xattrs);
         Deed::Dress(Dress {
             path: node.path.clone(),
-            mode: (!is_link).then_some(node.mode & 0o777),
+            mode: (!is_link).then_some(kept_mode(node)),
             mtime: Some(node.mtime),
             owner: self.rules.owner.then_some((node.uid, node.gid)),
             xattrs: (self.rules.xattrs && !is_link).then_some(xattrs),
@@ -472,6 +472,15 @@ impl<'a> Planner<'a> {
     fn unkept(&mut self, path: &str, why: &str) {
         let path = if path.is_empty() { "." } else { path };
         self.plan.unkept.push((path.to_owned(), why.to_owned()));
+    }
+}
+
+/// What is kept of a mode. Without its sticky bit, in a directory that others may write to each of
+/// them could remove what is another's, so they may not write to it.
+fn kept_mode(node: &Node) -> u32 {
+    match node.is_dir() && node.mode & 0o1000 != 0 {
+        true => node.mode & 0o755,
+        false => node.mode & 0o777,
     }
 }
 

@@ -62,6 +62,26 @@ fn equal_trees_need_nothing() {
 }
 
 #[test]
+fn a_directory_that_loses_its_sticky_bit_is_not_left_open_to_others() {
+    let mut source = tree(&["a"]);
+    source[0].mode = 0o1777;
+    let modes = |there: &[Node]| {
+        let plan = of(&source, there, Rules::default());
+        let mode = |deed| if let Deed::Dress(dress) = deed { dress.mode } else { None };
+        let dressed = plan.dressed_dirs.into_iter().filter_map(mode);
+        dressed.collect::<Vec<_>>()
+    };
+    let with = |mode| {
+        let mut there = source.clone();
+        there[0].mode = mode;
+        there
+    };
+    assert_eq!(modes(&with(0o777)), [0o755]);
+    assert!(modes(&with(0o755)).is_empty(), "a second run has nothing to do");
+    assert!(modes(&with(0o1777)).is_empty(), "somebody has set it there");
+}
+
+#[test]
 fn a_time_that_the_destination_cuts_is_the_same_and_another_content_is_aged_beyond_the_cut() {
     let there = tree(&["a"]);
     let mut source = there.clone();
