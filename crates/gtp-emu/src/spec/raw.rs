@@ -36,7 +36,7 @@ struct RawFile {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct RawEmulator {
-    tick: Option<Text<Span>>,
+    tick: Option<Spanned<Text<Span>>>,
     seed: Option<u64>,
     memory: Option<Text<Bytes>>,
     idle: Option<Text<Span>>,
@@ -63,26 +63,29 @@ struct RawLink {
     state: RawState,
     seed: Option<u64>,
     #[serde(default)]
-    change: Vec<RawChange>,
+    change: Vec<Spanned<RawChange>>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { rate = \"100Mbit\", bucket = \"10ms\" }"
+)]
 struct RawPolicer {
     rate: Text<Rate>,
     bucket: Spanned<Text<Queue>>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { enter = \"0.1%\", leave = \"25%\" }")]
 struct RawBurst {
     enter: Text<Chance>,
-    leave: Text<Chance>,
+    leave: Spanned<Text<Chance>>,
     loss: Option<Text<Chance>>,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { chance = \"1%\", extra = \"3ms\" }")]
 struct RawReorder {
     chance: Text<Chance>,
     extra: Text<Span>,
@@ -259,7 +262,7 @@ pub(super) fn parse(text: &str, traces: Traces<'_>) -> Result<NetSpec, SpecError
         line: 1 + text.bytes().take(place).filter(|&b| b == b'\n').count(),
         message,
     };
-    let emulator = emulator(file.emulator);
+    let emulator = emulator(file.emulator, &at)?;
     let link_names = Names::new("link", file.link.iter().map(|l| &l.name), &at)?;
     Names::new("path", file.path.iter().map(|p| &p.name), &at)?;
     let host_names = Names::new("host", file.host.iter().map(|h| &h.name), &at)?;
@@ -292,14 +295,21 @@ pub(super) fn parse(text: &str, traces: Traces<'_>) -> Result<NetSpec, SpecError
     })
 }
 
-fn emulator(raw: RawEmulator) -> EmulatorSpec {
+fn emulator(
+    raw: RawEmulator,
+    at: &dyn Fn(usize, String) -> SpecError,
+) -> Result<EmulatorSpec, SpecError> {
     let usual = EmulatorSpec::default();
-    EmulatorSpec {
-        tick: raw.tick.map_or(usual.tick, |t| t.0),
+    let tick = raw.tick.map(|tick| match tick.get_ref().0 {
+        span if (TICK_LEAST..=TICK_MOST).contains(&span) => Ok(span),
+        _ => Err(at(tick.span().start, "a tick is from 1us to 1s".to_owned())),
+    });
+    Ok(EmulatorSpec {
+        tick: tick.transpose()?.unwrap_or(usual.tick),
         seed: raw.seed.unwrap_or(usual.seed),
         memory: raw.memory.map_or(usual.memory, |m| m.0),
         idle: raw.idle.map_or(usual.idle, |i| i.0),
-    }
+    })
 }
 
 fn named_link(
@@ -310,7 +320,8 @@ fn named_link(
     at: &dyn Fn(usize, String) -> SpecError,
 ) -> Result<NamedLink, SpecError> {
     let trace = raw.trace.as_ref().map(|name| {
-        let traced = raw.rate.is_some() || raw.change.iter().any(|change| change.rate.is_some());
+        let traced =
+            raw.rate.is_some() || raw.change.iter().any(|change| change.get_ref().rate.is_some());
         let refused = |why| at(name.span().start, why);
         if traced {
             return Err(refused("a link has a rate or a trace".to_owned()));
@@ -336,13 +347,10 @@ fn named_link(
         RawOrder::Kept => Order::Kept,
         RawOrder::Free => Order::Free,
     };
-    let burst = raw.burst.map(|burst| Burst {
-        enter: burst.enter.0,
-        leave: burst.leave.0,
-        loss: burst.loss.map_or(Chance::ALWAYS, |l| l.0),
-    });
+    let burst = raw.burst.map(|raw| burst(raw, at)).transpose()?;
     let reorder = raw.reorder.map(|r| Reorder { chance: r.chance.0, extra: r.extra.0 });
-    let mut changes: Vec<_> = raw.change.into_iter().map(change).collect();
+    let changes = raw.change.into_iter().map(|raw| change(raw, at));
+    let mut changes: Vec<_> = changes.collect::<Result<_, SpecError>>()?;
     changes.sort_by_key(|(at, _)| *at);
     Ok(NamedLink {
         name: raw.name.into_inner(),
@@ -393,7 +401,22 @@ fn policer(raw: RawPolicer, at: &dyn Fn(usize, String) -> SpecError) -> Result<P
     Ok(Policer { rate, bucket })
 }
 
-fn change(raw: RawChange) -> (Span, Change) {
+fn burst(raw: RawBurst, at: &dyn Fn(usize, String) -> SpecError) -> Result<Burst, SpecError> {
+    let leave = raw.leave.get_ref().0;
+    if leave == Chance::NEVER {
+        let message = "no burst ends with a chance of 0 to leave it".to_owned();
+        return Err(at(raw.leave.span().start, message));
+    }
+    let loss = raw.loss.map_or(Chance::ALWAYS, |l| l.0);
+    Ok(Burst { enter: raw.enter.0, leave, loss })
+}
+
+fn change(
+    raw: Spanned<RawChange>,
+    at: &dyn Fn(usize, String) -> SpecError,
+) -> Result<(Span, Change), SpecError> {
+    let place = raw.span().start;
+    let raw = raw.into_inner();
     let change = Change {
         rate: raw.rate.map(|r| r.0),
         delay: raw.delay.map(|d| d.0),
@@ -401,7 +424,11 @@ fn change(raw: RawChange) -> (Span, Change) {
         loss: raw.loss.map(|l| l.0),
         state: raw.state.map(link_state),
     };
-    (raw.at.0, change)
+    if change == Change::default() {
+        let message = "nothing is changed: it takes a rate, delay, queue, loss or state".to_owned();
+        return Err(at(place, message));
+    }
+    Ok((raw.at.0, change))
 }
 
 fn host(raw: RawHost, at: &dyn Fn(usize, String) -> SpecError) -> Result<HostSpec, SpecError> {
@@ -489,6 +516,7 @@ impl Names {
             let mut known: Vec<_> = self.places.keys().map(String::as_str).collect();
             known.sort_unstable();
             let (kind, known) = (self.kind, known.join(", "));
+            let known = if known.is_empty() { "none".to_owned() } else { known };
             let message = format!("no {kind} {:?}; there are: {known}", name.get_ref());
             at(name.span().start, message)
         })
@@ -503,6 +531,10 @@ impl Names {
     }
 }
 
+/// A shorter tick has the emulator do nothing else than look.
+const TICK_LEAST: Span = Span::from_micros(1);
+/// A longer one lets packets out by the second.
+const TICK_MOST: Span = Span::from_secs(1);
 /// The queue of a link that has a rate and states none.
 const USUAL_QUEUE: Span = Span::from_millis(100);
 /// Ethernet's.
@@ -611,6 +643,14 @@ mod tests {
             ("mtu = \"1500B\"", "mtu = \"65536B\"", "to 65535B"),
             ("bucket = \"10ms\"", "bucket = \"1499B\"", "no full packet"),
             ("bucket = \"10ms\"", "buckets = \"10ms\"", "bucket"),
+            ("tick = \"50us\"", "tick = \"0s\"", "from 1us to 1s"),
+            ("leave = \"25%\"", "leave = \"0%\"", "no burst ends"),
+            ("{ chance = \"1%\", extra = \"3ms\" }", "\"1%\"", "a table such as { chance"),
+            (
+                "[[link.change]]\n        at = \"2s\"\n        rate = \"300Mbit\"",
+                "[[link.change]]\n        at = \"2s\"",
+                "nothing is changed",
+            ),
         ];
         for (from, to, expected) in cases {
             let said = refusal(from, to);
