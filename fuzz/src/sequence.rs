@@ -4,8 +4,8 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::source::SourceConfig;
 use gtp_proto::wire::{HEADER_LEN, Header, Kind};
 use gtp_proto::{
-    Event, Grant, Law, Link, Revision, Role, SinkConfig, SinkSession, SourceSession, Supplied,
-    Weights,
+    Arrival, Codepoint, Event, Grant, Law, Link, Revision, Role, SinkConfig, SinkSession,
+    SourceSession, Supplied, Weights,
 };
 
 const LINK: Link = Link { peer_session: 1, ip_overhead: 28, revision: Revision::NEWEST };
@@ -81,12 +81,12 @@ impl Pair {
             _ => Supplied::NoSuchUnit,
         };
         let mut sent = 0_u32;
-        while self.source.poll_transmit(self.now, &mut supply, &mut head).is_some() {
+        while let Some(sent_now) = self.source.poll_transmit(self.now, &mut supply, &mut head) {
             sent += 1;
             assert!(sent < 10_000, "a source sends for ever");
             head.resize(head.len() + 8, 0);
             if step & 8 == 0 || !sent.is_multiple_of(3) {
-                self.deliver(true, &head);
+                self.deliver(true, sent_now.ecn, &head);
             }
         }
         sent = 0;
@@ -94,24 +94,25 @@ impl Pair {
             sent += 1;
             assert!(sent < 10_000, "a sink sends for ever");
             if step & 16 == 0 || !sent.is_multiple_of(2) {
-                self.deliver(false, &head);
+                self.deliver(false, Codepoint::NotEct, &head);
             }
         }
         self.packets += u64::from(sent) + 1;
         self.drain();
     }
 
-    fn deliver(&mut self, to_sink: bool, datagram: &[u8]) {
+    fn deliver(&mut self, to_sink: bool, ecn: Codepoint, datagram: &[u8]) {
         self.packets += 1;
         let Ok(header) = Header::decode(datagram) else { return };
         let number = &mut self.numbers[usize::from(to_sink)];
         *number = (*number).max(header.pn);
         let trailing = if to_sink && header.kind != Kind::Data { 8 } else { 0 };
         let body = &datagram[HEADER_LEN..datagram.len() - trailing];
+        let came = Arrival { ecn, ..self.now.into() };
         if to_sink {
-            let _ = self.sink.handle_datagram(self.now.into(), header, body);
+            let _ = self.sink.handle_datagram(came, header, body);
         } else {
-            let _ = self.source.handle_datagram(self.now.into(), header, body);
+            let _ = self.source.handle_datagram(came, header, body);
         }
     }
 
@@ -125,7 +126,8 @@ impl Pair {
         if to_sink && kind != Kind::Data {
             datagram.resize(datagram.len() + 8, 0);
         }
-        self.deliver(to_sink, &datagram);
+        let ecn = [Codepoint::NotEct, Codepoint::Ect0, Codepoint::Ect1, Codepoint::Ce];
+        self.deliver(to_sink, ecn[usize::from(step >> 5 & 3)], &datagram);
         self.drain();
     }
 

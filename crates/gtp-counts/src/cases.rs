@@ -159,6 +159,7 @@ fn feedbacks() -> Box<dyn FnMut()> {
         receipt,
         weight: None,
         delay_most: None,
+        ecn: None,
     };
     let control = Control::Feedback(feedback);
     let mut out = Vec::with_capacity(2_048);

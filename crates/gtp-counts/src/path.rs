@@ -15,7 +15,7 @@ use gtp_net::engine::{
     HostConfig, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, SourceOpen, TransferOpen,
     Unthreaded,
 };
-use gtp_proto::{Revision, Role, Weights};
+use gtp_proto::{Codepoint, Revision, Role, Weights};
 use gtp_store::{
     BLOCK, BlockSink, BlockSource, Entry, Finished, Framed, Have, Kind, Lender, Manifest, Mode,
     Mtime, RelPath, RootKind, SinkError, SourceError, TRAILER, Value, Window, Written,
@@ -37,6 +37,7 @@ struct Flying {
     arrives: Time,
     bytes: Vec<u8>,
     segment: usize,
+    ecn: Codepoint,
 }
 
 /// Both ends, and what flies to each.
@@ -124,7 +125,7 @@ impl Path {
         while self.flying[place].front().is_some_and(|flying| flying.arrives <= now)
             && let Some(mut come) = self.flying[place].pop_front()
         {
-            let origin = (address(end.other()), come.arrives);
+            let origin = (address(end.other()), come.arrives, come.ecn);
             let engine = &mut self.engines[place];
             perhaps(counted, &mut || engine.receive(now, origin, &mut come.bytes, come.segment));
             self.spare.push(come.bytes);
@@ -141,14 +142,14 @@ impl Path {
             if !more {
                 return;
             }
-            for (datagrams, segment) in engine.runs() {
+            for (datagrams, segment, ecn) in engine.runs() {
                 let mut bytes = self.spare.pop().unwrap_or_default();
                 bytes.clear();
                 bytes.extend_from_slice(datagrams);
                 if end == End::Sender {
                     self.sent += bytes.len().div_ceil(segment) as u64;
                 }
-                let flying = Flying { arrives: now + DELAY, bytes, segment };
+                let flying = Flying { arrives: now + DELAY, bytes, segment, ecn };
                 self.flying[end.other() as usize].push_back(flying);
             }
         }

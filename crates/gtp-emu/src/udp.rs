@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -119,7 +120,8 @@ impl Inbox {
         let mut slices: Vec<_> = self.buffers.chunks_mut(LARGEST).map(IoSliceMut::new).collect();
         // An error is either "nothing there" or an ICMP answer to an earlier datagram, which a
         // real path would not hand to anyone either.
-        let received = port.state.recv((&port.socket).into(), &mut slices, &mut self.metas);
+        let socket = port.socket.as_fd();
+        let received = gtp_sys::ancillary::receive(socket, &mut slices, &mut self.metas);
         let wall = gtp_sys::clock::unix_time();
         let filled = self.buffers.chunks(LARGEST).zip(&self.metas).take(received.unwrap_or(0));
         let arrivals = filled.map(|(buffer, meta)| Arrival {

@@ -137,6 +137,31 @@ fn clients_of_one_path_get_their_own_answers() {
 }
 
 #[test]
+fn ecn_bits_pass_also_of_datagrams_that_the_kernel_glues_together() {
+    use gtp_sys::udp::{EcnCodepoint, Header, ReceiveBatch, Sent, UdpSocket};
+    let bind = || UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (client, target) = (bind(), bind());
+    let handle = relay(target.local_addr(), "", "");
+    let segments = client.max_segments().min(8);
+    for bits in [Some(EcnCodepoint::Ect0), None, Some(EcnCodepoint::Ce)] {
+        let header = Header { ecn: bits, ..Header::to(entrance(&handle)) };
+        assert_eq!(client.send(&header, 500, &vec![0; 500 * segments]), Sent::Taken);
+        let (poller, mut batch) = (gtp_sys::wake::Poller::new().unwrap(), ReceiveBatch::new());
+        let mut came = 0;
+        while came < segments {
+            use std::os::fd::AsFd;
+            poller.wait([target.as_fd()], &mut [false], None).unwrap();
+            while target.receive(&mut batch).unwrap() {
+                for (how, datagrams) in batch.pieces() {
+                    assert_eq!(how.ecn, bits);
+                    came += datagrams.count();
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn datagrams_of_every_size_pass_unchanged_and_in_order() {
     let target = udp_socket();
     let handle = relay(target.local_addr().unwrap(), "delay = \"2ms\"", "");

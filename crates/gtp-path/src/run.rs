@@ -137,7 +137,7 @@ impl World {
             return;
         }
         if let Some(router) = router
-            && router.handle_arrival(now, queued, &mut parcel.packet) == Admission::Drop
+            && router.handle_arrival(now, queued, &mut parcel.packet) != Admission::Pass
         {
             *refused += 1;
             self.book_router(hop);

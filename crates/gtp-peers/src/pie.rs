@@ -6,10 +6,11 @@
 //! | at small chances it moves in small steps, at large ones by 2 % at most | 4.2, 5.5 |
 //! | nothing is dropped while a burst is allowed, or hardly anything waits | 4.1, 4.4 |
 //! | drops are neither too near to each other nor too far apart | 5.4 |
+//! | below a chance of a tenth, packets of senders that heed marks are marked instead | 5.1 |
 //!
 //! The one idea: the delay is what hurts, so the delay is controlled and not the bytes. The RFC
 //! measures it by timestamps or by the rate of departures (5.2); here the link's rate is known, so
-//! that what waits over the rate is the delay. Without ECN (5.1), which nothing here speaks.
+//! that what waits over the rate is the delay.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
@@ -149,6 +150,8 @@ const SCALES: [(f64, f64); 6] = [
 ];
 /// Section 4.2: what is left of the chance where nothing has waited twice in turn.
 const DECAY: f64 = 0.98;
+/// Section 5.1: below this chance packets of senders that heed marks are marked.
+const MARKS: f64 = 0.1;
 /// Section 4.1: a chance below which half of the reference delay is no reason to drop.
 const CALM: f64 = 0.2;
 /// Section 5.4: sums of chances before which nothing, and from which on everything is dropped.
@@ -164,7 +167,11 @@ impl Router for Queue {
     }
 
     fn handle_arrival(&mut self, _now: Time, queued: Bytes, _packet: &mut Packet) -> Admission {
-        if self.may_drop(queued) && self.falls() { Admission::Drop } else { Admission::Pass }
+        match self.may_drop(queued) && self.falls() {
+            true if self.chance < MARKS => Admission::Mark,
+            true => Admission::Drop,
+            false => Admission::Pass,
+        }
     }
 
     fn handle_timeout(&mut self, now: Time, queued: Bytes) {
@@ -286,7 +293,7 @@ mod tests {
         let (mut gap, mut shortest, mut longest, mut count) = (0_u32, u32::MAX, 0, 0_u32);
         for _ in 0..100_000 {
             gap += 1;
-            if offer(&mut queue, Time::ZERO, Bytes(50_000)) == Admission::Drop {
+            if offer(&mut queue, Time::ZERO, Bytes(50_000)) == Admission::Mark {
                 (shortest, longest) = (shortest.min(gap), longest.max(gap));
                 (gap, count) = (0, count + 1);
             }

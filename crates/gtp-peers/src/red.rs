@@ -139,7 +139,8 @@ impl Router for Queue {
         let spread = if left > 0.0 { chance / left } else { 1.0 };
         if self.draw.unit() < spread {
             self.passed = 0;
-            return Admission::Drop;
+            // RFC 3168, section 7: above the largest average, packets are dropped all the same.
+            return if chance < 1.0 { Admission::Mark } else { Admission::Drop };
         }
         self.passed += 1;
         Admission::Pass
@@ -184,7 +185,7 @@ mod tests {
         for _ in 0..100_000 {
             queue.idle_since = None;
             gap += 1;
-            if queue.handle_arrival(Time::ZERO, Bytes(100_000), &mut packet()) == Admission::Drop {
+            if queue.handle_arrival(Time::ZERO, Bytes(100_000), &mut packet()) == Admission::Mark {
                 longest = longest.max(gap);
                 gaps += 1;
                 gap = 0;

@@ -12,6 +12,8 @@ use crate::Packet;
 pub enum Admission {
     /// Queue it, if there is room.
     Pass,
+    /// Mark it if its sender heeds marks (ECN), and drop it otherwise.
+    Mark,
     /// Drop it although there is room.
     Drop,
 }

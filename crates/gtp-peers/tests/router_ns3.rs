@@ -105,7 +105,7 @@ impl Served for OfPie {
         let queued = self.catch_up(now);
         match self.control.handle_arrival(now, queued, &mut packet) {
             Admission::Pass => self.waiting.push_back((now, flow)),
-            Admission::Drop => self.dropped += 1,
+            Admission::Mark | Admission::Drop => self.dropped += 1,
         }
     }
 

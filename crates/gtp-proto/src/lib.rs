@@ -20,6 +20,7 @@ pub mod agent;
 pub mod claims;
 mod demand;
 pub mod direction;
+pub mod ecn;
 mod excess;
 pub mod group;
 pub mod handshake;
@@ -40,6 +41,7 @@ pub mod wire;
 
 pub use agent::{Agent, AgentConfig, Side};
 pub use direction::{Activity, Direction};
+pub use ecn::Codepoint;
 pub use group::Group;
 pub use gtp_ranges::RangeSet;
 pub use handshake::Role;

@@ -13,7 +13,7 @@ use gtp_ranges::RangeSet;
 use crate::limits::{GAPS_REMEMBERED, PN_AHEAD};
 use crate::session::Discard;
 
-pub(crate) use builder::{Delays, Finished, ReceiptBuilder};
+pub(crate) use builder::{Counted, Delays, Finished, ReceiptBuilder};
 pub(crate) use verifier::{Proven, ReceiptVerifier};
 
 /// Packet numbers seen from one peer. Remembers gaps rather than a window, so that a packet that

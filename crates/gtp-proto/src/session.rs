@@ -5,6 +5,7 @@
 
 use gtp_alloc::{Bytes, Span, Time};
 
+use crate::ecn::Codepoint;
 use crate::wire::{Header, Kind, Revision, TAG_LEN, WireError};
 
 /// What a session knows of its peer and of the path there before anything is measured.
@@ -25,7 +26,7 @@ impl Link {
     }
 }
 
-/// When a datagram came.
+/// When and how a datagram came.
 ///
 /// What lies between the two times is this host's doing: the program was busy, or had to wait for a
 /// processor. It says nothing of the path.
@@ -35,12 +36,14 @@ pub struct Arrival {
     pub at: Time,
     /// When it was read: the time now.
     pub read: Time,
+    /// The ECN bits with which it came.
+    pub ecn: Codepoint,
 }
 
 impl From<Time> for Arrival {
-    /// It was read when it came.
+    /// It was read when it came, without ECN bits.
     fn from(now: Time) -> Arrival {
-        Arrival { at: now, read: now }
+        Arrival { at: now, read: now, ecn: Codepoint::NotEct }
     }
 }
 
@@ -53,6 +56,8 @@ pub struct Transmit {
     pub pn: u64,
     /// The unit whose bytes follow the head, if this is a data packet.
     pub unit: Option<Unit>,
+    /// The ECN bits with which it is to leave.
+    pub ecn: Codepoint,
 }
 
 /// A unit and how long it is.

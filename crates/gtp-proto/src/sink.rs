@@ -12,12 +12,13 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_ranges::RangeSet;
 
 use crate::claims::{Peer, Usage};
+use crate::ecn::Codepoint;
 use crate::excess::Excess;
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{INTERVAL_MAX, INTERVAL_MIN, RAMP_FACTOR, SESSION_TIMEOUT, SILENCE_STOP};
 use crate::meter::{Meter, RttMeter, StreamMeter};
 use crate::path::first_rate;
-use crate::receipt::{Arrivals, Delays, Finished, ReceiptBuilder};
+use crate::receipt::{Arrivals, Counted, Delays, Finished, ReceiptBuilder};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report, reaches};
 use crate::requests::{Asker, Progress, Repairs};
 use crate::session::{
@@ -25,7 +26,7 @@ use crate::session::{
 };
 use crate::weight::{SharedWeight, Weights};
 use crate::wire::{
-    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, STATUS_LEN,
+    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Revision, STATUS_LEN,
     Status,
 };
 
@@ -531,7 +532,8 @@ impl SinkSession {
         self.hear_source(now);
         let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
         self.measured.add(now, pn, data.sent_at, bytes);
-        self.note(came, pn, data.proof, bytes, data.sent_at, data.grant)?;
+        let packet = Counted { pn, proof: data.proof, bytes, ecn: came.ecn };
+        self.note(came, &packet, data.sent_at, data.grant)?;
         self.received.add(bytes);
         self.excess.received(bytes);
         self.usage.came(bytes);
@@ -576,7 +578,8 @@ impl SinkSession {
 
     fn handle_status(&mut self, came: Arrival, pn: u64, status: Status) -> Result<(), Discard> {
         let now = came.read;
-        self.note(came, pn, status.proof, Bytes::ZERO, status.sent_at, status.grant)?;
+        let packet = Counted { pn, proof: status.proof, bytes: Bytes::ZERO, ecn: came.ecn };
+        self.note(came, &packet, status.sent_at, status.grant)?;
         if pn < self.newest_status {
             return Ok(());
         }
@@ -604,22 +607,20 @@ impl SinkSession {
     fn note(
         &mut self,
         came: Arrival,
-        pn: u64,
-        proof: u16,
-        bytes: Bytes,
+        packet: &Counted,
         sent_at: u32,
         grant: u32,
     ) -> Result<(), Discard> {
-        self.receipt.add(came.at, pn, proof, bytes);
+        self.receipt.add(came.at, packet);
         let said = Said { came, sent_at, grant };
         if self.noted != Some(said) {
             self.hear(said)?;
-            if self.resting && bytes > Bytes::ZERO {
+            if self.resting && packet.bytes > Bytes::ZERO {
                 self.stir(came.read);
             }
         }
         if self.alone.is_some() {
-            self.tell_law(came.read, pn, sent_at, grant);
+            self.tell_law(came.read, packet.pn, sent_at, grant);
         }
         Ok(())
     }
@@ -690,15 +691,15 @@ impl SinkSession {
         self.receipt.end_part(now, &self.arrivals, delays, is_full);
     }
 
-    fn end_receipt(&mut self, now: Time) -> (Receipt, Option<Delays>) {
+    fn end_receipt(&mut self, now: Time) -> Finished {
         self.end_part(now, false);
         let finished = self.receipt.finish(now, &self.arrivals, self.late());
-        let Finished { receipt, missing, delays } = finished;
-        let decided = self.measured.settled_upto()..receipt.span.end;
+        let missing = finished.missing;
+        let decided = self.measured.settled_upto()..finished.receipt.span.end;
         self.measured.settle(decided.end, self.arrivals.missing(decided));
         self.counters.lost += missing;
         self.usage.lost(Bytes(missing.saturating_mul(self.packet_bytes().0)));
-        (receipt, delays)
+        finished
     }
 
     /// How late packets may be.
@@ -707,7 +708,7 @@ impl SinkSession {
     }
 
     fn feedback(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {
-        let (receipt, delays) = self.end_receipt(now);
+        let Finished { receipt, delays, ecn, .. } = self.end_receipt(now);
         self.measured.roll(now, self.grant.interval, INTERVAL_MAX);
         self.check_excess(now);
         self.look_at_usage(now);
@@ -720,6 +721,7 @@ impl SinkSession {
         self.feedback_urgent = false;
         self.feedback_due = now + interval;
         self.told_grant = self.grant.number;
+        let reads_fields = self.config.link.revision >= Revision::Second;
         let feedback = Feedback {
             sent_at: now.as_wire_micros(),
             grant: self.grant.number,
@@ -731,7 +733,8 @@ impl SinkSession {
             delay: delays.map_or(0, |delays| delays.least),
             receipt,
             weight: self.weight.said(),
-            delay_most: delays.map(|delays| delays.most),
+            delay_most: delays.map(|delays| delays.most).filter(|_| reads_fields),
+            ecn: reads_fields.then_some(ecn),
         };
         self.control(&Control::Feedback(feedback), head)
     }
@@ -754,7 +757,7 @@ impl SinkSession {
     fn control(&mut self, control: &Control, head: &mut Vec<u8>) -> Transmit {
         let pn = self.numbering.begin(control.kind(), head);
         control.encode(head);
-        Transmit { pn, unit: None }
+        Transmit { pn, unit: None, ecn: Codepoint::NotEct }
     }
 
     fn relay_handshake(&mut self, now: Time) {

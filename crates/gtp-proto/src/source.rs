@@ -12,6 +12,7 @@ use gtp_alloc::led::{Counts, Next, SourceLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use crate::demand::{Demand, Lack};
+use crate::ecn::{Codepoint, Validation};
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{
     INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN, RAMP_FACTOR, SESSION_TIMEOUT, SILENCE_STOP,
@@ -33,6 +34,7 @@ use crate::wire::{Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header
 mod asked;
 mod bounds;
 mod claim;
+mod ecn;
 mod kept;
 mod path;
 mod rest;
@@ -41,6 +43,7 @@ mod told;
 
 pub use kept::Kept;
 
+use ecn::heeds_marks;
 use told::{Since, Timed, Told, Word};
 
 /// What a source needs to know at the start.
@@ -141,6 +144,7 @@ pub struct SourceSession {
     path_heard_at: Option<Time>,
     path_group: u16,
     log: SendLog,
+    ecn: Validation,
     rtt: RttMeter,
     sent_meter: StreamMeter,
     demand: Demand,
@@ -201,6 +205,7 @@ impl SourceSession {
             path_heard_at: None,
             path_group: 0,
             log: SendLog::default(),
+            ecn: Validation::new(heeds_marks(&config, Kept::default())),
             rtt: RttMeter::default(),
             sent_meter: StreamMeter::new(now),
             demand: Demand::new(now),
@@ -269,6 +274,7 @@ impl SourceSession {
     pub fn set_kept(&mut self, kept: Kept) {
         if self.kept != kept {
             (self.kept, self.settled) = (kept, None);
+            self.ecn.allow(heeds_marks(&self.config, kept), self.numbering.upcoming());
         }
     }
 
@@ -375,12 +381,12 @@ impl SourceSession {
                 HelloOut::Hello(hello) => Control::Hello(hello),
                 HelloOut::Ack(hello) => Control::HelloAck(hello),
             };
-            return ControlFlow::Break(Some(self.control(control, head)));
+            return ControlFlow::Break(Some(self.control(now, control, head)));
         }
         self.relay_handshake();
         if self.closes_due > 0 {
             self.closes_due -= 1;
-            return ControlFlow::Break(Some(self.control(Control::Close, head)));
+            return ControlFlow::Break(Some(self.control(now, Control::Close, head)));
         }
         if !self.handshake.is_open() {
             return ControlFlow::Break(None);
@@ -476,6 +482,9 @@ impl SourceSession {
             return Err(Discard::Stale); // It says nothing new but what arrived.
         }
         if let Some(proven) = proven {
+            if !overtaken {
+                self.hear_counts(now, &f);
+            }
             self.take_proof(now, &f, proven);
         }
         Ok(())
@@ -529,6 +538,11 @@ impl SourceSession {
         let (Some(from), Some(until)) = (self.log.at(span.start), self.log.at(span.end)) else {
             return;
         };
+        let shows = match since {
+            // Where one end decides alone, its law sees the path's losses.
+            Since::LastReceipt if self.bounds_its_path() => Shows::Losses,
+            Since::LastReceipt | Since::EarlierReceipt => Shows::Arrivals,
+        };
         let sample = Sample {
             sent: until.1 - from.1,
             sent_in: until.0.since(from.0),
@@ -542,11 +556,6 @@ impl SourceSession {
             receipts: Receipts::one(lost),
         };
         let conditions = self.conditions();
-        let shows = match since {
-            // Where one end decides alone, its law sees the path's losses.
-            Since::LastReceipt if self.bounds_its_path() => Shows::Losses,
-            Since::LastReceipt | Since::EarlierReceipt => Shows::Arrivals,
-        };
         self.path_heard_at = Some(now);
         let said = self.log.said_in(sample.first_pn, sample.end_pn);
         self.path.hear(now, sample.with_said(said), shows, &conditions);
@@ -640,7 +649,8 @@ impl SourceSession {
         if self.resting {
             self.stir(now);
         }
-        Some(Transmit { pn, unit: Some(Unit { number: unit, len }) })
+        let ecn = self.ecn.send(pn);
+        Some(Transmit { pn, unit: Some(Unit { number: unit, len }), ecn })
     }
 
     fn interval(&mut self, now: Time) {
@@ -729,7 +739,7 @@ impl SourceSession {
                 Moves::Stream => self.answerer.next_unit(Class::Work),
             },
         };
-        let transmit = self.control(Control::Status(status), head);
+        let transmit = self.control(now, Control::Status(status), head);
         if let Path::Shared(_) = self.path {
             self.log.said(now, transmit.pn, self.config.link.wire_bytes(head.len()));
         }
@@ -740,13 +750,24 @@ impl SourceSession {
         transmit
     }
 
-    fn control(&mut self, control: Control, head: &mut Vec<u8>) -> Transmit {
+    fn control(&mut self, now: Time, control: Control, head: &mut Vec<u8>) -> Transmit {
         let pn = self.numbering.begin(control.kind(), head);
         if control.kind() != Kind::Status {
             self.receipts.mark_plain(pn);
         }
+        let ecn = match control {
+            Control::Status(_) => self.ecn.send_status(now, pn, self.rtt.smoothed()),
+            Control::Hello(_)
+            | Control::HelloAck(_)
+            | Control::Feedback(_)
+            | Control::Request(_)
+            | Control::Close => {
+                self.ecn.send_plain(pn);
+                Codepoint::NotEct
+            }
+        };
         control.encode(head);
-        Transmit { pn, unit: None }
+        Transmit { pn, unit: None, ecn }
     }
 
     /// IP bytes of a packet with a whole unit.

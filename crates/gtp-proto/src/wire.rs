@@ -12,6 +12,7 @@ use core::ops::Range;
 
 use gtp_alloc::Rate;
 
+use crate::ecn::EcnCounts;
 use crate::limits::{GAPS_PER_FEEDBACK, LOSS_MAP_BYTES, MAX_UNITS, RANGES_PER_REQUEST};
 use crate::report::LimitedBy;
 
@@ -257,6 +258,9 @@ pub struct Feedback {
     /// Greatest queueing delay in the interval, measured as `delay` is, in microseconds; absent
     /// where the sink does not say it. Only for peers of [`Revision::Second`] or later.
     pub delay_most: Option<u32>,
+    /// The ECN bits of the packets in all receipts up to this one; absent where the sink does not
+    /// count them. Only for peers of [`Revision::Second`] or later.
+    pub ecn: Option<EcnCounts>,
 }
 
 /// Which packet numbers arrived, with proof.
@@ -461,9 +465,16 @@ fn encode_feedback(f: &Feedback, out: &mut Vec<u8>) {
         out.extend_from_slice(&((gap.start - receipt.span.start) as u32).to_be_bytes());
         out.extend_from_slice(&((gap.end - gap.start) as u32).to_be_bytes());
     }
-    let Some(delay_most) = f.delay_most else { return put_weight(out, f.weight) };
+    if f.delay_most.is_none() && f.ecn.is_none() {
+        return put_weight(out, f.weight);
+    }
     put_weight(out, Some(f.weight.unwrap_or(UNCHANGED)));
-    fields::put(out, fields::DELAY_MOST, &delay_most.to_be_bytes());
+    if let Some(delay_most) = f.delay_most {
+        fields::put(out, fields::DELAY_MOST, &delay_most.to_be_bytes());
+    }
+    if let Some(counts) = &f.ecn {
+        fields::put_counts(out, counts);
+    }
 }
 
 fn decode_feedback(r: &mut Reader<'_>) -> Result<Feedback, WireError> {
@@ -479,11 +490,17 @@ fn decode_feedback(r: &mut Reader<'_>) -> Result<Feedback, WireError> {
         receipt: decode_receipt(r)?,
         weight: r.weight()?,
         delay_most: None,
+        ecn: None,
     };
     let mut fields = Fields::new(r);
     while let Some((tag, mut value)) = fields.next()? {
-        if tag == fields::DELAY_MOST {
-            feedback.delay_most = Some(value.u32()?);
+        match tag {
+            fields::DELAY_MOST => feedback.delay_most = Some(value.u32()?),
+            fields::ECN_COUNTS => {
+                let (ect0, ect1, ce) = (value.u32()?, value.u32()?, value.u32()?);
+                feedback.ecn = Some(EcnCounts { ect0, ect1, ce });
+            }
+            0..=255 => {}
         }
     }
     Ok(feedback)

@@ -125,6 +125,7 @@ impl Attack {
             receipt,
             weight: None,
             delay_most: None,
+            ecn: None,
         }))
     }
 

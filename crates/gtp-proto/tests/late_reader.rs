@@ -4,7 +4,7 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::report::LimitedBy;
 use gtp_proto::wire::{Control, Feedback, Header, Hello, Receipt, Status};
 use gtp_proto::{
-    Arrival, Grant, Law, Link, Revision, Role, SinkConfig, SinkSession, SourceConfig,
+    Arrival, Codepoint, Grant, Law, Link, Revision, Role, SinkConfig, SinkSession, SourceConfig,
     SourceSession, Supplied, Weights,
 };
 
@@ -88,7 +88,7 @@ fn what_waited_to_be_read_shows_as_no_queue_and_its_time_of_arrival_is_the_true_
         let came = sent + ONE_WAY;
         // The program is late by 0 to 18 ms, by as much as a queue that builds up would make it.
         let read = came + Span::from_millis(turn % 10 * 2);
-        sink.hear(Arrival { at: came, read }, &status(sent));
+        sink.hear(Arrival { at: came, read, ecn: Codepoint::NotEct }, &status(sent));
         let now = read + Span::from_micros(100);
         let Some(feedback) = sink.feedback(now) else { continue };
         told += 1;
@@ -166,8 +166,9 @@ fn a_source_that_reads_late_takes_the_wait_off_the_round_trip_that_its_sink_meas
         receipt: Receipt { span: 0..0, gaps: Vec::new(), sum: 0, bytes: 0, arrived_at: 0 },
         weight: None,
         delay_most: None,
+        ecn: None,
     });
-    hear(&mut source, Arrival { at: came, read }, &feedback);
+    hear(&mut source, Arrival { at: came, read, ecn: Codepoint::NotEct }, &feedback);
     let status = said_by(&mut source, read).expect("a new grant is answered at once");
     assert_eq!(status.echo_at, sent.as_wire_micros());
     assert_eq!(status.echo_hold, 40_000);

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use gtp_alloc::Rate;
+use gtp_proto::ecn::EcnCounts;
 use gtp_proto::limits::{GAPS_PER_FEEDBACK, LOSS_MAP_BYTES, MAX_UNITS, RANGES_PER_REQUEST};
 use gtp_proto::report::LimitedBy;
 use gtp_proto::wire::{
@@ -70,9 +71,9 @@ fn weight() -> impl Strategy<Value = Option<f32>> {
 }
 
 fn feedback() -> impl Strategy<Value = Feedback> {
-    let optional = (weight(), any::<Option<u32>>());
+    let optional = (weight(), any::<Option<u32>>(), any::<Option<[u32; 3]>>());
     (any::<[u32; 6]>(), (rate(), rate()), receipt(), optional).prop_map(
-        |(n, (rate, offer), receipt, (weight, delay_most))| Feedback {
+        |(n, (rate, offer), receipt, (weight, delay_most, ecn))| Feedback {
             sent_at: n[0],
             grant: n[1],
             rate,
@@ -84,6 +85,7 @@ fn feedback() -> impl Strategy<Value = Feedback> {
             receipt,
             weight,
             delay_most,
+            ecn: ecn.map(|[ect0, ect1, ce]| EcnCounts { ect0, ect1, ce }),
         },
     )
 }
@@ -212,9 +214,9 @@ proptest! {
                     let again = encoded(&Control::Request(left));
                     prop_assert_eq!(&again[..], &body[..cut]);
                 }
-                // A weight, optional fields or both.
+                // A weight, one or two optional fields, or both.
                 (Control::Feedback(_), Ok(Some(left))) => {
-                    prop_assert!([4, 6, 10].contains(&(body.len() - cut)));
+                    prop_assert!([4, 6, 10, 14, 18, 20, 24].contains(&(body.len() - cut)));
                     prop_assert_eq!(&encoded(&left)[..], &body[..cut]);
                 }
                 // A status has two fields that need not be there.
@@ -231,11 +233,12 @@ proptest! {
     fn fields_of_later_revisions_are_skipped(
         said in feedback(),
         status in status(),
-        tag in 2..=u8::MAX,
+        tag in 3..=u8::MAX,
         value in proptest::collection::vec(any::<u8>(), 0..16),
     ) {
         let field = [&[tag, value.len() as u8][..], &value].concat();
-        let said = Feedback { delay_most: said.delay_most.or(Some(7)), ..said };
+        let mut said = Feedback { delay_most: said.delay_most.or(Some(7)), ..said };
+        said.receipt.gaps.truncate(GAPS_PER_FEEDBACK - 4); // What is newer needs room, too.
         let newer = [encoded(&Control::Feedback(said.clone())), field.clone()].concat();
         prop_assert_eq!(Control::decode(Kind::Feedback, &newer), Ok(Some(Control::Feedback(said))));
         let whole = Status {
@@ -396,6 +399,7 @@ fn bare_feedback(receipt: Receipt) -> Feedback {
         receipt,
         weight: None,
         delay_most: None,
+        ecn: None,
     }
 }
 
@@ -424,12 +428,16 @@ fn optional_fields_that_are_short_or_out_of_order_are_refused() {
     let decoded = |fields: &[u8]| {
         let body = [&plain, fields].concat();
         match Control::decode(Kind::Feedback, &body)? {
-            Some(Control::Feedback(feedback)) => Ok(feedback.delay_most),
+            Some(Control::Feedback(feedback)) => Ok((feedback.delay_most, feedback.ecn)),
             _ => Err(WireError::UnknownKind),
         }
     };
-    assert_eq!(decoded(&[1, 4, 0, 0, 0, 9]), Ok(Some(9)));
-    assert_eq!(decoded(&[1, 5, 0, 0, 0, 9, 77]), Ok(Some(9)), "a value may become longer");
+    assert_eq!(decoded(&[1, 4, 0, 0, 0, 9]), Ok((Some(9), None)));
+    assert_eq!(decoded(&[1, 5, 0, 0, 0, 9, 77]), Ok((Some(9), None)), "a value may become longer");
+    let counts = [2, 12, 0, 0, 0, 7, 0, 0, 0, 0, 0, 1, 0, 3];
+    let told = EcnCounts { ect0: 7, ect1: 0, ce: 65_539 };
+    assert_eq!(decoded(&counts), Ok((None, Some(told))));
+    assert_eq!(decoded(&counts[..13]), Err(WireError::Truncated));
     assert_eq!(decoded(&[1, 3, 0, 0, 9]), Err(WireError::Truncated));
     assert_eq!(decoded(&[1, 4, 0, 0, 0]), Err(WireError::Truncated));
     assert_eq!(decoded(&[1]), Err(WireError::Truncated));

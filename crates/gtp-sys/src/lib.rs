@@ -5,6 +5,7 @@
 //! and takes no decision.
 
 pub mod address;
+pub mod ancillary;
 pub mod clock;
 pub mod descriptors;
 pub mod entropy;

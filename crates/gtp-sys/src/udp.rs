@@ -12,10 +12,12 @@ use std::time::Duration;
 
 pub use crate::pressure::Pressure;
 use gtp_alloc::Span;
+pub use quinn_udp::EcnCodepoint;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt;
 
 use crate::address::canonical;
+use crate::ancillary;
 use crate::clock::{span, unix_time};
 
 /// The most bytes that one call sends: what an IP packet's length field can say, less headers.
@@ -51,6 +53,25 @@ pub enum BufferAdvice {
     Better(String),
     /// Datagrams are lost at high rates.
     Needed(String),
+}
+
+/// What the IP headers of a batch say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The destination.
+    pub to: SocketAddr,
+    /// The local address, if it is not for the system to choose.
+    pub from: Option<IpAddr>,
+    /// The ECN bits; none for Not-ECT.
+    pub ecn: Option<EcnCodepoint>,
+}
+
+impl Header {
+    /// The header of datagrams to this destination, from an address that the system chooses and
+    /// without ECN bits.
+    pub fn to(to: SocketAddr) -> Header {
+        Header { to, from: None, ecn: None }
+    }
 }
 
 /// What became of a batch.
@@ -142,15 +163,15 @@ impl UdpSocket {
     }
 
     /// Sends `batch`: datagrams of `segment` bytes each, of which the last may be shorter, to one
-    /// destination, from local address `from` if that is given. At most [`MAX_BATCH`] bytes and
+    /// destination with one kind of header. At most [`MAX_BATCH`] bytes and
     /// [`UdpSocket::max_segments`] datagrams.
-    pub fn send(&self, to: SocketAddr, from: Option<IpAddr>, segment: usize, batch: &[u8]) -> Sent {
+    pub fn send(&self, header: &Header, segment: usize, batch: &[u8]) -> Sent {
         let transmit = Transmit {
-            destination: self.dialect(to),
-            ecn: None,
+            destination: self.dialect(header.to),
+            ecn: header.ecn,
             contents: batch,
             segment_size: (segment < batch.len()).then_some(segment),
-            src_ip: from,
+            src_ip: header.from,
         };
         match self.state.try_send(UdpSockRef::from(&self.socket), &transmit) {
             Ok(()) => Sent::Taken,
@@ -170,8 +191,7 @@ impl UdpSocket {
     /// leave one by one from then on, and none is lost by that.
     pub fn send_run(
         &self,
-        to: SocketAddr,
-        from: Option<IpAddr>,
+        header: &Header,
         segment: usize,
         run: &[u8],
         mut begin: usize,
@@ -180,7 +200,7 @@ impl UdpSocket {
         while begin < run.len() {
             let segments = self.max_segments().max(1);
             let end = run.len().min(begin + segment * segments);
-            let sent = self.send(to, from, segment, &run[begin..end]);
+            let sent = self.send(header, segment, &run[begin..end]);
             let refused_offload = sent == Sent::Refused && self.max_segments() < segments;
             if refused_offload {
                 continue; // One by one from here on.
@@ -205,7 +225,7 @@ impl UdpSocket {
         let mut slices: [IoSliceMut<'_>; RECEIVE_BATCH_MOST] =
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
         let slices = &mut slices[..into.room];
-        match self.state.recv(UdpSockRef::from(&self.socket), slices, &mut into.metas) {
+        match ancillary::receive(self.as_fd(), slices, &mut into.metas) {
             Ok(filled) => {
                 into.take(filled);
                 Ok(filled > 0)
@@ -270,6 +290,19 @@ pub struct ReceiveBatch {
     read_at: Duration,
 }
 
+/// How datagrams came that came at one time from one sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// Where from, and to which of our addresses.
+    pub origin: Origin,
+    /// How long they had waited here to be read. It is by the wall clock, so a caller bounds it by
+    /// what else it knows.
+    pub waited: Span,
+    /// The ECN bits of all of them; none for Not-ECT. The kernel glues together no datagrams whose
+    /// bits differ.
+    pub ecn: Option<EcnCodepoint>,
+}
+
 /// Where datagrams came from, and to which of our addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -316,17 +349,14 @@ impl ReceiveBatch {
     /// Each datagram with its origin, in the order of arrival, and how long it had waited here to
     /// be read, as [`ReceiveBatch::pieces`] says it.
     pub fn datagrams(&mut self) -> impl Iterator<Item = (Origin, Span, &mut [u8])> {
-        self.pieces().flat_map(|(origin, waited, datagrams)| {
-            datagrams.map(move |datagram| (origin, waited, datagram))
+        self.pieces().flat_map(|(came, datagrams)| {
+            datagrams.map(move |datagram| (came.origin, came.waited, datagram))
         })
     }
 
-    /// What came at one time from one sender, in the order of arrival: its origin, how long it had
-    /// waited here to be read, and its datagrams. The wait is by the wall clock, so a caller bounds
-    /// it by what else it knows. IPv4 addresses look like IPv4 addresses on dual-stack sockets too.
-    pub fn pieces(
-        &mut self,
-    ) -> impl Iterator<Item = (Origin, Span, impl Iterator<Item = &mut [u8]>)> {
+    /// What came at one time from one sender, in the order of arrival: how it came, and its
+    /// datagrams. IPv4 addresses look like IPv4 addresses on dual-stack sockets too.
+    pub fn pieces(&mut self) -> impl Iterator<Item = (Came, impl Iterator<Item = &mut [u8]>)> {
         let metas = self.metas[..self.filled].iter();
         let read_at = self.read_at;
         self.bytes.chunks_exact_mut(RECEIVE_BUFFER).zip(metas).map(move |(bytes, meta)| {
@@ -335,7 +365,8 @@ impl ReceiveBatch {
             let waited =
                 meta.timestamp.map_or(Span::ZERO, |came| span(read_at.saturating_sub(came)));
             let empty: Option<&mut [u8]> = (len == 0).then_some(&mut []);
-            (origin, waited, bytes[..len].chunks_mut(meta.stride.max(1)).chain(empty))
+            let came = Came { origin, waited, ecn: meta.ecn };
+            (came, bytes[..len].chunks_mut(meta.stride.max(1)).chain(empty))
         })
     }
 }
@@ -387,7 +418,7 @@ mod tests {
         let (a, b) = (without_offload(), loopback());
         let run: Vec<u8> = (0..20_050).map(|i| (i / 1000) as u8).collect();
         let mut told = Vec::new();
-        let full = a.send_run(b.local_addr(), None, 1000, &run, 0, |sent| told.push(sent));
+        let full = a.send_run(&Header::to(b.local_addr()), 1000, &run, 0, |sent| told.push(sent));
         assert_eq!((full, a.max_segments()), (None, 1));
         assert_eq!(told, [Sent::Taken; 21]);
         assert_eq!(drain(&b, 21).concat_bytes(), run);
@@ -397,7 +428,7 @@ mod tests {
     fn a_run_goes_on_from_where_it_stopped() {
         let (a, b) = (loopback(), loopback());
         let run: Vec<u8> = (0..3_000).map(|i| (i / 1000) as u8).collect();
-        assert_eq!(a.send_run(b.local_addr(), None, 1000, &run, 1000, |_| {}), None);
+        assert_eq!(a.send_run(&Header::to(b.local_addr()), 1000, &run, 1000, |_| {}), None);
         assert_eq!(drain(&b, 2).concat_bytes(), run[1000..]);
     }
 
@@ -406,7 +437,7 @@ mod tests {
         let (a, b) = (loopback(), loopback());
         let batch: Vec<u8> = (0..10_050).map(|i| (i / 1000) as u8).collect();
         let segments = if a.max_segments() > 10 { 1000 } else { batch.len() };
-        assert_eq!(a.send(b.local_addr(), None, segments, &batch), Sent::Taken);
+        assert_eq!(a.send(&Header::to(b.local_addr()), segments, &batch), Sent::Taken);
         let count = batch.len().div_ceil(segments);
         let got = drain(&b, count);
         assert_eq!(got.len(), count);
@@ -430,7 +461,10 @@ mod tests {
         let mut batch = ReceiveBatch::new();
         let mut reads = |length: usize, count: usize| -> Vec<(usize, bool)> {
             for _ in 0..count {
-                assert_eq!(a.send(b.local_addr(), None, length, &vec![0; length]), Sent::Taken);
+                assert_eq!(
+                    a.send(&Header::to(b.local_addr()), length, &vec![0; length]),
+                    Sent::Taken
+                );
             }
             let mut reads = Vec::new();
             while b.receive(&mut batch).unwrap() {
@@ -449,8 +483,8 @@ mod tests {
         let (a, b) = (loopback(), loopback());
         let mut batch = ReceiveBatch::new();
         assert!(!b.receive(&mut batch).unwrap());
-        assert_eq!(a.send(b.local_addr(), None, 1, &[]), Sent::Taken);
-        assert_eq!(a.send(b.local_addr(), None, 3, b"abc"), Sent::Taken);
+        assert_eq!(a.send(&Header::to(b.local_addr()), 1, &[]), Sent::Taken);
+        assert_eq!(a.send(&Header::to(b.local_addr()), 3, b"abc"), Sent::Taken);
         let came: Vec<_> = drain(&b, 2).into_iter().map(|(_, bytes)| bytes).collect();
         assert_eq!(came, [&b""[..], b"abc"]);
     }
@@ -458,18 +492,63 @@ mod tests {
     #[test]
     fn what_is_too_long_for_a_datagram_is_said_and_not_split() {
         let (a, b) = (loopback(), loopback());
-        assert_eq!(a.send(b.local_addr(), None, 70_000, &vec![0; 70_000]), Sent::TooLong);
+        assert_eq!(a.send(&Header::to(b.local_addr()), 70_000, &vec![0; 70_000]), Sent::TooLong);
     }
 
     #[test]
     fn a_dual_stack_socket_talks_to_ipv4_and_names_it_so() {
         let Ok(dual) = UdpSocket::bind("[::]:0".parse().unwrap()) else { return };
         let v4 = loopback();
-        assert_eq!(dual.send(v4.local_addr(), None, 3, b"abc"), Sent::Taken);
+        assert_eq!(dual.send(&Header::to(v4.local_addr()), 3, b"abc"), Sent::Taken);
         let (origin, _) = drain(&v4, 1)[0].clone();
-        assert_eq!(v4.send(origin.from, None, 3, b"def"), Sent::Taken);
+        assert_eq!(v4.send(&Header::to(origin.from), 3, b"def"), Sent::Taken);
         let (origin, bytes) = drain(&dual, 1)[0].clone();
         assert_eq!((origin.from, &bytes[..]), (v4.local_addr(), &b"def"[..]));
+    }
+
+    /// Sends twenty datagrams with each kind of ECN bits, so many in a batch, and returns with which
+    /// bits they came, in order.
+    fn carried(
+        from: &UdpSocket,
+        (to, address): (&UdpSocket, SocketAddr),
+        segments: usize,
+    ) -> Vec<Option<EcnCodepoint>> {
+        let segments = from.max_segments().min(segments);
+        for ecn in [None, Some(EcnCodepoint::Ect0), Some(EcnCodepoint::Ect1)] {
+            for _ in 0..20 / segments {
+                let header = Header { ecn, ..Header::to(address) };
+                assert_eq!(from.send(&header, 500, &vec![0; 500 * segments]), Sent::Taken);
+            }
+        }
+        let poller = Poller::new().unwrap();
+        let (mut batch, mut came) = (ReceiveBatch::new(), Vec::new());
+        while came.len() < 60 {
+            poller.wait([to.as_fd()], &mut [false], None).unwrap();
+            while to.receive(&mut batch).unwrap() {
+                came.extend(batch.pieces().flat_map(|(came, datagrams)| {
+                    std::iter::repeat_n(came.ecn, datagrams.count())
+                }));
+            }
+        }
+        came
+    }
+
+    #[test]
+    fn ecn_bits_are_sent_and_received_over_ipv4_ipv6_and_mapped_addresses_one_by_one_and_glued() {
+        let (ect0, ect1) = (Some(EcnCodepoint::Ect0), Some(EcnCodepoint::Ect1));
+        let all: Vec<_> = [None, ect0, ect1].into_iter().flat_map(|ecn| [ecn; 20]).collect();
+        let (a, b) = (loopback(), loopback());
+        for segments in [1, 10] {
+            assert_eq!(carried(&a, (&b, b.local_addr()), segments), all, "IPv4, {segments}");
+            let Ok(dual) = UdpSocket::bind("[::]:0".parse().unwrap()) else { continue };
+            let came = carried(&dual, (&b, b.local_addr()), segments);
+            assert_eq!(came, all, "from a dual-stack socket, {segments}");
+            let mapped = SocketAddr::from(([127, 0, 0, 1], dual.local_addr().port()));
+            let came = carried(&a, (&dual, mapped), segments);
+            assert_eq!(came, all, "to a dual-stack socket, {segments}");
+            let Ok(six) = UdpSocket::bind("[::1]:0".parse().unwrap()) else { continue };
+            assert_eq!(carried(&dual, (&six, six.local_addr()), segments), all, "IPv6, {segments}");
+        }
     }
 
     #[test]
@@ -478,7 +557,7 @@ mod tests {
         let mut batch = ReceiveBatch::new();
         let mut passes = || {
             let before = unix_time();
-            assert_eq!(a.send(b.local_addr(), None, 3, b"abc"), Sent::Taken);
+            assert_eq!(a.send(&Header::to(b.local_addr()), 3, b"abc"), Sent::Taken);
             let sent = unix_time();
             while unix_time() < sent + Duration::from_millis(2) {}
             let read = unix_time();

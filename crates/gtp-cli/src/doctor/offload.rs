@@ -7,7 +7,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use gtp_sys::udp::{ReceiveBatch, Sent, UdpSocket};
+use gtp_sys::udp::{Header, ReceiveBatch, Sent, UdpSocket};
 use gtp_sys::wake::Poller;
 
 use super::finding::Finding;
@@ -41,7 +41,8 @@ fn try_out() -> io::Result<Seen> {
     let (from, to) = (bind()?, bind()?);
     let segments = from.max_segments();
     let count = segments.clamp(1, BATCH);
-    let sent = from.send(to.local_addr(), None, SEGMENT, &vec![0; SEGMENT * count]);
+    let header = Header::to(to.local_addr());
+    let sent = from.send(&header, SEGMENT, &vec![0; SEGMENT * count]);
     let (poller, mut ready) = (Poller::new()?, [false]);
     let mut pieces = 0;
     let mut batch = ReceiveBatch::new();

@@ -398,7 +398,7 @@ impl Router for Counted {
                 self.waiting += 1;
                 Admission::Pass
             }
-            Admission::Pass | Admission::Drop => Admission::Drop,
+            Admission::Pass | Admission::Mark | Admission::Drop => Admission::Drop,
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use gtp_proto::Codepoint;
 use gtp_sys::udp::MAX_BATCH;
 
 /// Sealed datagrams of one session, for one destination.
@@ -16,6 +17,8 @@ pub(super) struct Batch {
     runs: Vec<Run>,
     /// A datagram shorter than those of its run, which has to be the last of one.
     held: Vec<u8>,
+    /// The ECN bits of what is added.
+    ecn: Codepoint,
 }
 
 /// Datagrams that may leave together.
@@ -25,6 +28,8 @@ pub(super) struct Run {
     pub bytes: Range<usize>,
     /// Length of each but the last.
     pub segment: usize,
+    /// Their ECN bits.
+    pub ecn: Codepoint,
     /// Whether another datagram may follow.
     open: bool,
 }
@@ -49,6 +54,24 @@ impl Batch {
         self.bytes.clear();
         self.runs.clear();
         self.held.clear();
+        self.ecn = Codepoint::NotEct;
+    }
+
+    /// What is added from now on leaves with these ECN bits: a run has one kind of header.
+    #[inline]
+    pub fn set_ecn(&mut self, ecn: Codepoint) {
+        if self.ecn != ecn {
+            self.change_ecn(ecn);
+        }
+    }
+
+    #[cold]
+    fn change_ecn(&mut self, ecn: Codepoint) {
+        self.finish();
+        if let Some(run) = self.runs.last_mut() {
+            run.open = false;
+        }
+        self.ecn = ecn;
     }
 
     /// Whether there is nothing in it.
@@ -90,7 +113,10 @@ impl Batch {
             Some(run) if run.segment == segment => run.bytes.end = end,
             Some(_) if joins == Joins::InAnyOrder => self.hold(start),
             Some(run) => (run.bytes.end, run.open) = (end, false),
-            None => self.runs.push(Run { bytes: start..end, segment, open }),
+            None => {
+                let ecn = self.ecn;
+                self.runs.push(Run { bytes: start..end, segment, ecn, open });
+            }
         }
     }
 
@@ -126,7 +152,10 @@ impl Batch {
                 run.bytes.end = end;
                 run.open = len == run.segment;
             }
-            None => self.runs.push(Run { bytes: at..end, segment: len, open: true }),
+            None => {
+                let (bytes, ecn) = (at..end, self.ecn);
+                self.runs.push(Run { bytes, segment: len, ecn, open: true });
+            }
         }
     }
 
@@ -212,21 +241,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_datagram_leaves_once_and_is_cut_as_it_was_made(
-            made in vec((1_usize..40, select(KINDS)), 0..60),
+        fn each_datagram_leaves_once_with_its_bits_and_is_cut_as_it_was_made(
+            made in vec((1_usize..40, select(KINDS), any::<bool>()), 0..60),
         ) {
             let mut batch = Batch::default();
-            for (number, &(len, joins)) in made.iter().enumerate() {
+            let bits = |marked| if marked { Codepoint::Ect0 } else { Codepoint::NotEct };
+            for (number, &(len, joins, marked)) in made.iter().enumerate() {
+                batch.set_ecn(bits(marked));
                 let bytes = batch.begin();
                 let start = bytes.len();
                 bytes.resize(start + len, number as u8);
                 batch.end(start, joins);
             }
             batch.finish();
-            let runs = batch.runs().iter().map(|run| batch.bytes(run).chunks(run.segment));
-            let mut sent: Vec<_> = runs.flatten().map(<[u8]>::to_vec).collect();
-            let made = made.iter().enumerate().map(|(number, &(len, _))| vec![number as u8; len]);
-            sent.sort();
+            let cut = |run: &Run| {
+                let datagrams = batch.bytes(run).chunks(run.segment);
+                datagrams.map(|bytes| (bytes.to_vec(), run.ecn)).collect::<Vec<_>>()
+            };
+            let mut sent: Vec<_> = batch.runs().iter().flat_map(cut).collect();
+            let made = made.iter().enumerate();
+            let made = made.map(|(n, &(len, _, marked))| (vec![n as u8; len], bits(marked)));
+            sent.sort_by(|one, other| one.0.cmp(&other.0));
             prop_assert_eq!(sent, made.collect::<Vec<_>>());
         }
     }

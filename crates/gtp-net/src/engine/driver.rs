@@ -214,7 +214,7 @@ impl Driver {
     }
 
     fn handle_parcel(&mut self, now: Time, mut parcel: Parcel) {
-        let (came, origin) = (Arrival { at: parcel.came.min(now), read: now }, parcel.origin());
+        let (came, origin) = (Arrival { at: parcel.came.min(now), ..now.into() }, parcel.origin());
         let carrier = parcel.carrier;
         for datagram in parcel.datagrams() {
             self.handle_datagram(came, carrier, &origin, datagram);

@@ -124,7 +124,7 @@ impl Place {
     /// A datagram that was passed on to this engine is here: it is read at `now`.
     pub fn handle_stray(&self, now: Time, stray: &Stray) -> Arrival {
         self.host.engines[self.number].strays.fetch_sub(1, Ordering::Relaxed);
-        Arrival { at: stray.came.at.min(now), read: now }
+        Arrival { at: stray.came.at.min(now), read: now, ecn: stray.came.ecn }
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
         let Ok(Notice::Stray(came)) = inboxes[1].try_recv() else { panic!("a stray") };
         assert_eq!((came.socket, &came.datagram[..]), (SocketId(7), &b"other"[..]));
         let later = Time::from_nanos(9);
-        assert_eq!(places[1].handle_stray(later, &came), Arrival { at: now, read: later });
+        assert_eq!(places[1].handle_stray(later, &came), Arrival { at: now, ..later.into() });
         let passed = (0..5_000).filter(|_| places[0].pass_on(5, stray, b"flood")).count();
         assert_eq!(passed, STRAYS_MOST);
         assert_eq!(inboxes[1].try_iter().count(), STRAYS_MOST);

@@ -20,6 +20,7 @@ mod assembly;
 mod assign;
 mod backlog;
 mod batch;
+mod bits;
 mod cache;
 mod calls;
 mod carrier;

@@ -12,12 +12,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gtp_alloc::{Bytes, Span, Time};
+use gtp_proto::Arrival;
 use gtp_sys::Clock;
-use gtp_sys::udp::{Origin, ReceiveBatch, Sent, UdpSocket};
+use gtp_sys::udp::{Came, Header, ReceiveBatch, Sent, UdpSocket};
 use gtp_sys::wake::Poller;
 
 use super::api::{Drops, HostConfig, SocketId};
 use super::batch::Batch;
+use super::bits;
 use super::calls::Counters;
 use super::carrier::Outgoing;
 use super::command::{CarrierNotice, Notice, Notices};
@@ -299,7 +301,9 @@ impl Engine {
             Beside::Knock(to) => (to, KNOCK),
         };
         if let Some((_, socket)) = self.sockets.iter().find(|(id, _)| *id == socket) {
-            socket.send_run(to, from, datagram.len(), datagram, 0, |_| self.calls.send.count());
+            let header = Header { to, from, ecn: None };
+            let told = |_| self.calls.send.count();
+            socket.send_run(&header, datagram.len(), datagram, 0, told);
         }
     }
 
@@ -323,7 +327,8 @@ impl Engine {
         let mut begin = left.byte;
         for (index, run) in self.outgoing.runs().iter().enumerate().skip(left.run) {
             let bytes = self.outgoing.bytes(run);
-            let full = socket.send_run(to, local, run.segment, bytes, begin, |sent| {
+            let header = Header { to, from: local, ecn: bits::said(run.ecn) };
+            let full = socket.send_run(&header, run.segment, bytes, begin, |sent| {
                 self.calls.send.count();
                 if matches!(sent, Sent::TooLong | Sent::Refused) {
                     self.drops.count_unsent();
@@ -397,10 +402,10 @@ pub(super) fn take_in<'d, D: Iterator<Item = &'d mut [u8]>>(
     driver: &mut Driver,
     timing: &mut Timing,
     read: &Read,
-    pieces: impl Iterator<Item = (Origin, Span, D)>,
+    pieces: impl Iterator<Item = (Came, D)>,
 ) {
-    for (origin, waited, datagrams) in pieces {
-        let came = timing.arrival(read.now, waited);
+    for (Came { origin, waited, ecn }, datagrams) in pieces {
+        let came = Arrival { ecn: bits::heard(ecn), ..timing.arrival(read.now, waited) };
         for datagram in datagrams {
             driver.handle_datagram(came, read.socket, &origin, datagram);
         }

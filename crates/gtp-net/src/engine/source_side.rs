@@ -6,8 +6,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_proto::ecn::EcnState;
 use gtp_proto::limits::{INTERVAL_MIN, UNIT_MINIMUM};
-use gtp_proto::wire::Header;
+use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{Arrival, Discard, Event, Kept, SourceConfig, SourceSession, Supplied, Transmit};
 use gtp_store::{BLOCK, Manifest, Row, TRAILER};
 use tokio::sync::mpsc::UnboundedSender;
@@ -15,6 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::ahead::Ahead;
 use super::api::{SourceEvent, SourceProgress, Way};
 use super::batch::{Batch, Joins};
+use super::bits;
 use super::cache::{Cache, Wanted, framed_len};
 use super::command::NewSource;
 use super::envelope::Envelope;
@@ -40,6 +42,8 @@ pub(super) struct SourceSide {
     last_words: Option<SourceEvent>,
     progress: Arc<Mutex<SourceProgress>>,
     label: String,
+    /// What the log last said of ECN.
+    ecn: EcnState,
     pub phase: Phase,
     /// By which way its datagrams leave.
     pub way: Way,
@@ -99,6 +103,7 @@ impl SourceSide {
             last_words: None,
             progress: new.progress,
             label: new.session.label,
+            ecn: EcnState::Off,
             phase: Phase::Serving,
             way: Way::Udp,
             head: Vec::new(),
@@ -126,8 +131,11 @@ impl SourceSide {
         self.now = came.read;
         let handled = self.core.handle_datagram(came, header, body);
         self.relay_events();
-        if handled.is_ok() && header.kind == gtp_proto::wire::Kind::Request {
-            self.read_ahead();
+        match header.kind {
+            Kind::Request if handled.is_ok() => self.read_ahead(),
+            Kind::Feedback => bits::tell(&self.label, &mut self.ecn, self.core.ecn_state()),
+            Kind::Data | Kind::Hello | Kind::HelloAck | Kind::Request => {}
+            Kind::Status | Kind::Close => {}
         }
         handled
     }
@@ -211,6 +219,7 @@ impl SourceSide {
                 self.poll_done();
                 return false;
             };
+            batch.set_ecn(transmit.ecn);
             let bytes = batch.begin();
             let start = bytes.len();
             bytes.extend_from_slice(&self.head);

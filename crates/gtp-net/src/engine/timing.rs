@@ -52,7 +52,7 @@ impl Timing {
         };
         self.last = at.max(self.last).min(now);
         self.longest = self.longest.max(now.since(self.last));
-        Arrival { at: self.last, read: now }
+        Arrival { at: self.last, ..now.into() }
     }
 
     /// A read that was asked for at `asked` ended at `now`, and all its datagrams are timed. It

@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use gtp_alloc::Time;
-use gtp_proto::FlowId;
-use gtp_sys::udp::Origin;
+use gtp_proto::{Codepoint, FlowId};
+use gtp_sys::udp::{Came, Origin};
 use gtp_sys::wake::Poller;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -20,6 +20,7 @@ use super::api::{
     Drops, HostConfig, SessionOpen, SocketId, SourceOpen, SourceProgress, TransferOpen,
 };
 use super::batch::Batch;
+use super::bits;
 use super::command::{NewSource, NewTransfer, Notice, Notices};
 use super::driver::Driver;
 use super::reader::ReadJobs;
@@ -90,17 +91,18 @@ impl Unthreaded {
     }
 
     /// At `now` it reads datagrams of `segment` bytes, the last of which may be shorter, that
-    /// `came` together.
+    /// `came` together with these ECN bits.
     pub fn receive(
         &mut self,
         now: Time,
-        (from, came): (SocketAddr, Time),
+        (from, came, ecn): (SocketAddr, Time, Codepoint),
         datagrams: &mut [u8],
         segment: usize,
     ) {
         let read = Read { socket: SOCKET, asked: now, now, emptied: true };
         let origin = Origin { from, to: None };
-        let piece = (origin, now.since(came), datagrams.chunks_mut(segment.max(1)));
+        let came = Came { origin, waited: now.since(came), ecn: bits::said(ecn) };
+        let piece = (came, datagrams.chunks_mut(segment.max(1)));
         take_in(&mut self.driver, &mut self.timing, &read, std::iter::once(piece));
     }
 
@@ -121,9 +123,10 @@ impl Unthreaded {
         due
     }
 
-    /// The runs of that batch: datagrams side by side, and the length of each but the last.
-    pub fn runs(&self) -> impl Iterator<Item = (&[u8], usize)> {
-        self.outgoing.runs().iter().map(|run| (self.outgoing.bytes(run), run.segment))
+    /// The runs of that batch: datagrams side by side, the length of each but the last, and the ECN
+    /// bits of all.
+    pub fn runs(&self) -> impl Iterator<Item = (&[u8], usize, Codepoint)> {
+        self.outgoing.runs().iter().map(|run| (self.outgoing.bytes(run), run.segment, run.ecn))
     }
 
     /// When something is due next, if nothing is received before.

@@ -43,6 +43,9 @@ impl PathGroups {
         if !source.may_share_path() {
             return;
         }
+        if self.has_moved(id, name) {
+            source.handle_new_path();
+        }
         let place = self.seat(id, name);
         source.set_path_group(u16::try_from(place + 1).unwrap_or(u16::MAX));
         let group = &mut self.groups[place];
@@ -96,6 +99,12 @@ impl PathGroups {
     /// When the next round should be at the latest, if a group needs one.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.due
+    }
+
+    /// Whether the session that is seated next had another path in the last round.
+    fn has_moved(&self, id: FlowId, name: PathName) -> bool {
+        let seat = self.seats.get(self.visited);
+        seat.is_some_and(|seat| seat.id == id && seat.name != name)
     }
 
     /// Seats the next session of this round, and returns the place of its group.

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use gtp_alloc::{Bytes, Span, Time};
 
 use super::Arrivals;
+use crate::ecn::{Codepoint, EcnCounts};
 use crate::limits::{GAPS_PER_FEEDBACK, PN_AHEAD, RECEIPT_SPAN, RECEIPTS_WAITING};
 use crate::wire::Receipt;
 
@@ -32,6 +33,7 @@ struct Part {
     /// It has no more gaps than this.
     gaps_at_most: u64,
     delays: Option<Delays>,
+    ecn: EcnCounts,
 }
 
 /// The least and the greatest queueing delay of some packets, in microseconds.
@@ -70,14 +72,30 @@ pub(crate) struct ReceiptBuilder {
     present: Part,
     /// [`Arrivals::opened`] when the present part began, or had no gaps.
     opened: u64,
+    /// The ECN bits of the packets in all receipts so far.
+    ecn: EcnCounts,
+}
+
+/// A packet that came, as a receipt counts it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    /// Its number.
+    pub pn: u64,
+    /// Its proof of receipt.
+    pub proof: u16,
+    /// Its IP bytes if it is data, else none.
+    pub bytes: Bytes,
+    /// Its ECN bits.
+    pub ecn: Codepoint,
 }
 
 impl Part {
     #[inline]
-    fn add(&mut self, now: Time, proof: u16, bytes: Bytes) {
-        self.sum = self.sum.wrapping_add(u32::from(proof));
-        self.bytes += bytes.0;
+    fn add(&mut self, now: Time, packet: &Counted) {
+        self.sum = self.sum.wrapping_add(u32::from(packet.proof));
+        self.bytes += packet.bytes.0;
         self.packets += 1;
+        self.ecn.add(packet.ecn);
         self.last_arrival = self.last_arrival.max(Some(now));
     }
 
@@ -92,6 +110,7 @@ impl Part {
                 (Some(first), Some(second)) => Some(first.and(second)),
                 (first, second) => first.or(second),
             },
+            ecn: self.ecn.and(next.ecn),
         }
     }
 
@@ -110,6 +129,8 @@ pub(crate) struct Finished {
     pub missing: u64,
     /// The delays of those that arrived, if any did.
     pub delays: Option<Delays>,
+    /// The ECN bits of the packets in this receipt and in all before it.
+    pub ecn: EcnCounts,
 }
 
 impl ReceiptBuilder {
@@ -122,18 +143,19 @@ impl ReceiptBuilder {
     /// Counts a packet that [`Arrivals`] accepted, and that came at `now`. One that came later than
     /// the receipt that called it missing does not count.
     #[inline]
-    pub fn add(&mut self, now: Time, pn: u64, proof: u16, bytes: Bytes) {
-        if self.is_present(pn) {
-            self.present.add(now, proof, bytes);
-        } else if pn >= self.start {
-            self.add_late(now, pn, proof, bytes);
+    pub fn add(&mut self, now: Time, packet: &Counted) {
+        if self.is_present(packet.pn) {
+            self.present.add(now, packet);
+        } else if packet.pn >= self.start {
+            self.add_late(now, packet);
         }
     }
 
     #[cold]
-    fn add_late(&mut self, now: Time, pn: u64, proof: u16, bytes: Bytes) {
-        if let Some(Ended { part, .. }) = self.ended.iter_mut().find(|ended| pn < ended.end) {
-            part.add(now, proof, bytes);
+    fn add_late(&mut self, now: Time, packet: &Counted) {
+        let mut ended = self.ended.iter_mut();
+        if let Some(Ended { part, .. }) = ended.find(|ended| packet.pn < ended.end) {
+            part.add(now, packet);
             // It may have come in the middle of a gap.
             part.gaps_at_most += 1;
         }
@@ -223,7 +245,7 @@ impl ReceiptBuilder {
         self.receipt_of(start, whole, arrivals)
     }
 
-    fn receipt_of(&self, start: u64, part: Part, arrivals: &Arrivals) -> Finished {
+    fn receipt_of(&mut self, start: u64, part: Part, arrivals: &Arrivals) -> Finished {
         let gaps: Vec<_> = arrivals.gaps.within(start..self.start).collect();
         debug_assert!(gaps.len() <= GAPS_PER_FEEDBACK, "a full part ends at once");
         let missing = gaps.iter().map(|g| g.end - g.start).sum();
@@ -234,6 +256,7 @@ impl ReceiptBuilder {
             bytes: part.bytes,
             arrived_at: part.last_arrival.unwrap_or(Time::ZERO).as_wire_micros(),
         };
-        Finished { receipt, missing, delays: part.delays }
+        self.ecn = self.ecn.and(part.ecn);
+        Finished { receipt, missing, delays: part.delays, ecn: self.ecn }
     }
 }

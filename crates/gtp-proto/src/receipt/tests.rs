@@ -11,6 +11,7 @@ use gtp_alloc::{Bytes, Span, Time};
 use super::builder::{PARTS_WAITING, WAITS_MOST};
 use super::verifier::MISSED_PIECES;
 use super::*;
+use crate::ecn::Codepoint;
 use crate::limits::{GAPS_PER_FEEDBACK, RECEIPT_SPAN};
 use crate::proof::ProofKey;
 use crate::wire::Receipt;
@@ -36,7 +37,8 @@ impl Sink {
     fn take(&mut self, pn: u64, proof: Option<u16>) -> Result<(), Discard> {
         self.arrivals.accept(pn)?;
         if let Some(proof) = proof {
-            self.builder.add(self.now, pn, proof, LONGEST);
+            let ecn = Codepoint::NotEct;
+            self.builder.add(self.now, &Counted { pn, proof, bytes: LONGEST, ecn });
         }
         if self.builder.is_full(&self.arrivals) {
             self.builder.end_part(self.now, &self.arrivals, None, true);

@@ -65,6 +65,7 @@ impl SourceSession {
         }
         self.answerer.begin_anew(request.number);
         self.begun_at = self.numbering.upcoming();
+        self.ecn.handle_new_path(self.begun_at);
         if let Path::Own(_) = self.path {
             self.path = Path::new(now);
         }

@@ -10,6 +10,7 @@
 use alloc::vec::Vec;
 
 use super::{Reader, WireError};
+use crate::ecn::EcnCounts;
 
 /// The revision of the messages that both ends of a session use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +59,18 @@ impl Revision {
 
 /// The tag of the greatest queueing delay of an interval, in microseconds.
 pub(super) const DELAY_MOST: u8 = 1;
+/// The tag of the numbers of packets that came as ECT(0), as ECT(1) and as CE.
+pub(super) const ECN_COUNTS: u8 = 2;
+
+/// Appends the counts of ECN bits as a field.
+pub(super) fn put_counts(out: &mut Vec<u8>, counts: &EcnCounts) {
+    let EcnCounts { ect0, ect1, ce } = *counts;
+    let mut value = [0; 12];
+    for (place, count) in value.chunks_exact_mut(4).zip([ect0, ect1, ce]) {
+        place.copy_from_slice(&count.to_be_bytes());
+    }
+    put(out, ECN_COUNTS, &value);
+}
 
 /// Appends a field of at most 255 bytes.
 pub(super) fn put(out: &mut Vec<u8>, tag: u8, value: &[u8]) {

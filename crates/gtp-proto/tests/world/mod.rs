@@ -13,8 +13,8 @@ use gtp_link::{Link as Wire, LinkSpec, Rng, Verdict};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{HEADER_LEN, Header, TAG_LEN};
 use gtp_proto::{
-    Activity, Agent, AgentConfig, Direction, Discard, Event, Law, Link, Report, Revision, Role,
-    Side, SinkConfig, SinkSession, SourceConfig, SourceSession, Supplied, Weights,
+    Activity, Agent, AgentConfig, Arrival, Codepoint, Direction, Discard, Event, Law, Link, Report,
+    Revision, Role, Side, SinkConfig, SinkSession, SourceConfig, SourceSession, Supplied, Weights,
 };
 
 pub const IP: u16 = 28;
@@ -84,11 +84,17 @@ pub struct Flow {
     pub units: [u16; 2],
     /// What one end makes of what it should say.
     pub lie: Option<Lie>,
+    /// What the path does to packets towards the sink that have ECN bits.
+    pub marker: Option<Marker>,
 }
 
 /// Sees each datagram that an end of a flow sends, at this time and towards the sink or not, and
 /// may change it; `false`: it says nothing instead.
 pub type Lie = Box<dyn FnMut(Time, Towards, &mut Vec<u8>) -> bool>;
+
+/// Sees the ECN bits of each packet that leaves for the sink at this time, and says with which it
+/// goes on, if it does.
+pub type Marker = Box<dyn FnMut(Time, Codepoint) -> Option<Codepoint>>;
 
 /// Which end a datagram goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +167,7 @@ struct Packet {
     to_sink: bool,
     hop: usize,
     bytes: Vec<u8>,
+    ecn: Codepoint,
 }
 
 impl PartialEq for Packet {
@@ -343,6 +350,7 @@ impl World {
             wanted: None,
             units: [UNIT; 2],
             lie: None,
+            marker: None,
         });
         let (s, d) = (spec.source, spec.sink);
         self.hosts[s].out.agent.wake(self.now);
@@ -438,6 +446,7 @@ impl World {
                     to_sink: packet.to_sink,
                     hop: packet.hop + 1,
                     bytes: packet.bytes.clone(),
+                    ecn: packet.ecn,
                 }));
             }
         }
@@ -449,7 +458,8 @@ impl World {
         let header = Header::decode(&packet.bytes).expect("our own header");
         let body = &packet.bytes[HEADER_LEN..];
         let outcome = if packet.to_sink {
-            let outcome = flow.sink.handle_datagram(now.into(), header, body);
+            let came = Arrival { ecn: packet.ecn, ..now.into() };
+            let outcome = flow.sink.handle_datagram(came, header, body);
             if let Ok(Received::Unit { number, payload }) = outcome {
                 let agreed = flow.length(number, flow.units[0]);
                 assert_eq!(payload.len(), usize::from(agreed), "units are as long as agreed");
@@ -518,7 +528,7 @@ impl World {
     fn transmit(&mut self, f: usize) {
         let now = self.now;
         let mut head = std::mem::take(&mut self.head);
-        let mut out: Vec<(bool, Vec<u8>)> = Vec::new();
+        let mut out: Vec<(bool, Codepoint, Vec<u8>)> = Vec::new();
         let flow = &mut self.flows[f];
         if !flow.alive {
             self.head = head;
@@ -552,10 +562,10 @@ impl World {
         while let Some(t) = flow.source.poll_transmit(now, &mut supply, &mut head) {
             let mut bytes = head.clone();
             bytes.resize(bytes.len() + t.unit.map_or(0, |u| usize::from(u.len)), 0);
-            out.push((true, bytes));
+            out.push((true, t.ecn, bytes));
         }
-        while let Some(_t) = flow.sink.poll_transmit(now, &mut head) {
-            out.push((false, head.clone()));
+        while let Some(t) = flow.sink.poll_transmit(now, &mut head) {
+            out.push((false, t.ecn, head.clone()));
         }
         while let Some(event) = flow.sink.poll_event() {
             flow.begin_as_told(event);
@@ -565,10 +575,12 @@ impl World {
             flow.alive = false;
         }
         self.head = head;
-        for (to_sink, mut bytes) in out {
+        for (to_sink, ecn, mut bytes) in out {
             if !self.flows[f].says(now, to_sink, &mut bytes) {
                 continue;
             }
+            let marker = self.flows[f].marker.as_mut().filter(|_| to_sink);
+            let Some(ecn) = marker.map_or(Some(ecn), |marker| marker(now, ecn)) else { continue };
             self.sent += 1;
             self.seq += 1;
             self.queue.push(Reverse(Packet {
@@ -578,6 +590,7 @@ impl World {
                 to_sink,
                 hop: 0,
                 bytes,
+                ecn,
             }));
         }
         // Hop zero is entered at once.

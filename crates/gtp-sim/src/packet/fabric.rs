@@ -10,6 +10,7 @@
 use gtp_alloc::{Bytes, Span, Time};
 use gtp_link::{Chance, Change, Link, LinkId, LinkSpec, Reason, Transit, Verdict};
 use gtp_peers::Packet as Foreign;
+use gtp_proto::Codepoint;
 
 use super::flights::{Flight, Flights, Packet, Turn};
 use super::gate::{Gate, Offered};
@@ -52,6 +53,16 @@ pub(crate) enum Control {
 /// Where a route begins in the table of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route(pub u32);
+
+/// A datagram as its sender hands it over: `head`, then `payload` zero bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagram<'a> {
+    /// What it counts as on links.
+    pub size: Bytes,
+    pub head: &'a [u8],
+    pub payload: u16,
+    pub ecn: Codepoint,
+}
 
 /// After the last link of a route.
 const END: u32 = u32::MAX;
@@ -128,22 +139,20 @@ impl Fabric {
         delays.fold(Span::ZERO, |sum, delay| sum + delay)
     }
 
-    /// Sends a datagram: `head`, then `payload` zero bytes; it counts as `size` on links. Returns
-    /// the packet if its route has no links and it is there at once.
+    /// Sends a datagram. Returns the packet if its route has no links and it is there at once.
     pub fn send(
         &mut self,
         now: Time,
         route: Route,
         to: u32,
-        size: Bytes,
-        head: &[u8],
-        payload: u16,
+        datagram: &Datagram<'_>,
     ) -> Option<ParcelId> {
+        let Datagram { size, head, payload, ecn } = *datagram;
         self.named += 1;
         self.hash.mix_bytes(head);
-        self.hash.mix(size.0 ^ u64::from(to) << 32);
+        self.hash.mix(size.0 ^ u64::from(to) << 32 ^ (ecn as u64) << 24);
         let mut parcel = Parcel::empty(self.named, size, to);
-        parcel.payload = payload;
+        (parcel.payload, parcel.ecn) = (payload, ecn);
         let id = self.parcels.insert(parcel, head);
         self.record(now, What::Sent, to, id);
         self.launch(now, Packet { size, parcel: id, hop: route.0 })

@@ -124,14 +124,20 @@ impl Fabric {
         let queued = link.queued(now);
         let mut other = plain(passing.size);
         let packet = parcels.foreign_mut(id).unwrap_or(&mut other);
-        if gate_at.router.handle_arrival(now, queued, packet) == Admission::Drop {
+        let admission = gate_at.router.handle_arrival(now, queued, packet);
+        let packet = packet.clone();
+        let drops = match admission {
+            Admission::Pass => false,
+            Admission::Mark => !parcels.mark(id),
+            Admission::Drop => true,
+        };
+        if drops {
             gate_at.refused += 1;
             self.hash.mix(now.as_nanos() ^ u64::from(hop) << 44);
             self.record(now, What::TurnedAway, hop, id);
             self.parcels.remove(id);
             return self.book_gate(now, gate);
         }
-        let packet = packet.clone();
         // A packet leaves before it arrives, even where the wire takes no time.
         let sequence = self.schedule.next_sequence();
         let behind = self.schedule.next_sequence();

@@ -121,7 +121,8 @@ impl Host {
         if came == now.world {
             return now.local.into();
         }
-        Arrival { at: self.clock.shows(came + self.coalesce).min(now.local), read: now.local }
+        let at = self.clock.shows(came + self.coalesce).min(now.local);
+        Arrival { at, ..now.local.into() }
     }
 
     /// When anything may be due, in its own time.

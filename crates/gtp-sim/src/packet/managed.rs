@@ -2,12 +2,14 @@
 //!
 //! A link settles at once when a packet leaves, so that its own queue needs no events. A managed
 //! queue decides when a packet leaves whether it does, so that a link with one has an event for
-//! each packet that leaves while others wait. Nothing here marks: no sender in a world sets ECN
-//! bits, and queues drop instead.
+//! each packet that leaves while others wait. Sessions' data are marked where the queue's RFC has
+//! packets of classic ECN senders marked; all others are dropped: rivals here set no ECN bits.
 
 use gtp_alloc::{Bytes, Span, Time};
 use gtp_link::LinkId;
 use gtp_link::managed::{self, Ecn, Kind, Managed};
+
+use gtp_proto::Codepoint;
 
 use super::fabric::{Control, Fabric};
 use super::flights::Packet;
@@ -28,6 +30,16 @@ pub(crate) struct ManagedQueue {
     pub wait_max: Span,
     /// The least that waited since this was last asked, just before packets came.
     least: Bytes,
+}
+
+/// A packet's ECN bits as queues name them.
+fn bits(ecn: Codepoint) -> Ecn {
+    match ecn {
+        Codepoint::NotEct => Ecn::NotCapable,
+        Codepoint::Ect0 => Ecn::Classic,
+        Codepoint::Ect1 => Ecn::LowLatency,
+        Codepoint::Ce => Ecn::Marked,
+    }
 }
 
 /// A packet that waits, and since when.
@@ -73,12 +85,13 @@ impl Fabric {
     /// A packet comes to a link with a managed queue.
     #[cold]
     pub fn queue_up(&mut self, now: Time, place: u32, packet: Packet) {
-        let flow = u64::from(self.parcels.get(packet.parcel).to);
+        let parcel = self.parcels.get(packet.parcel);
+        let (flow, ecn) = (u64::from(parcel.to), bits(parcel.ecn));
         let at = &mut self.managed[place as usize];
         at.least = at.least.min(at.bytes());
         let limit = self.pipes[at.link as usize].link.spec().queue;
         let thing = Waiting { packet, since: now };
-        let packet = managed::Packet { size: packet.size, flow, ecn: Ecn::NotCapable, thing };
+        let packet = managed::Packet { size: packet.size, flow, ecn, thing };
         let mut dropped = Vec::new();
         at.queue.enqueue(now, limit, packet, &mut dropped);
         self.turn_away(now, place, dropped);
@@ -98,6 +111,9 @@ impl Fabric {
             }
             self.turn_away(now, place, dropped);
             let Some(sent) = next else { break };
+            if sent.ecn == Ecn::Marked {
+                self.parcels.mark(sent.thing.packet.parcel);
+            }
             let sequence = self.schedule.next_sequence();
             self.offer((now, sequence), link, sent.thing.packet);
         }

@@ -6,6 +6,7 @@
 
 use gtp_alloc::Bytes;
 use gtp_peers::Packet;
+use gtp_proto::Codepoint;
 use gtp_proto::wire::{DATA_HEAD_LEN, HEADER_LEN};
 
 use super::peers::Foreign;
@@ -33,6 +34,8 @@ pub(crate) struct Parcel {
     pub to: u32,
     /// Zero bytes that follow the head: the payload's length.
     pub payload: u16,
+    /// Its ECN bits.
+    pub ecn: Codepoint,
     head_len: u16,
     long: u32,
     head: [u8; INLINE],
@@ -51,7 +54,8 @@ pub(crate) struct Parcels {
 impl Parcel {
     /// A packet with nothing in it.
     pub fn empty(name: u64, size: Bytes, to: u32) -> Parcel {
-        Parcel { name, size, to, payload: 0, head_len: 0, long: NOT_LONG, head: [0; INLINE] }
+        let (ecn, long, head) = (Codepoint::NotEct, NOT_LONG, [0; INLINE]);
+        Parcel { name, size, to, payload: 0, ecn, head_len: 0, long, head }
     }
 }
 
@@ -100,6 +104,18 @@ impl Parcels {
     #[inline]
     pub fn get(&self, id: ParcelId) -> &Parcel {
         &self.slots[id.0 as usize]
+    }
+
+    /// Marks a packet if its sender heeds marks, and tells whether it does.
+    pub fn mark(&mut self, id: ParcelId) -> bool {
+        let ecn = &mut self.slots[id.0 as usize].ecn;
+        match ecn {
+            Codepoint::NotEct => false,
+            Codepoint::Ect0 | Codepoint::Ect1 | Codepoint::Ce => {
+                *ecn = Codepoint::Ce;
+                true
+            }
+        }
     }
 
     /// Writes the datagram to `out`, whose bytes beyond the head are zeros, and forgets the packet.

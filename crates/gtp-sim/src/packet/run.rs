@@ -8,10 +8,11 @@ use gtp_alloc::{Span, Time};
 use gtp_link::LinkId;
 use gtp_peers::Packet;
 use gtp_proto::wire::{HEADER_LEN, Header, Kind};
+use gtp_proto::{Arrival, Codepoint};
 
 use super::background::Generator;
 use super::ends::{LEAST_SLEEP, Moment, Phase, SinkEnd, SourceEnd, Standing, wire_size};
-use super::fabric::Fabric;
+use super::fabric::{Datagram, Fabric};
 use super::flights::Turn;
 use super::host::{ECHO, UPKEEP};
 use super::parcel::ParcelId;
@@ -148,12 +149,13 @@ impl World {
     }
 
     fn receive_datagram(&mut self, to: u32, id: ParcelId, came: Time) {
-        let size = self.fabric.parcels.get(id).size;
+        let parcel = self.fabric.parcels.get(id);
+        let (size, ecn) = (parcel.size, parcel.ecn);
         let (_, len) = self.fabric.parcels.take(id, &mut self.datagram);
         let end = &mut self.ends[to as usize];
         let host = &mut self.hosts[end.host as usize];
         let now = host.moment(self.now);
-        let came = host.arrival(now, came);
+        let came = Arrival { ecn, ..host.arrival(now, came) };
         if let Role::Background(flow) = &mut end.role {
             flow.packets += 1;
             flow.bytes += size;
@@ -305,15 +307,17 @@ impl World {
                 while let Some(transmit) = source.poll_transmit(now, head) {
                     let payload = transmit.unit.map_or(0, |unit| unit.len);
                     let size = wire_size(head.len(), payload);
-                    there.extend(fabric.send(now.world, end.route, end.peer, size, head, payload));
+                    let datagram = Datagram { size, head, payload, ecn: transmit.ecn };
+                    there.extend(fabric.send(now.world, end.route, end.peer, &datagram));
                 }
                 source.poll_done();
                 end.open = source.phase != Phase::Over;
             }
             Role::Sink(sink) => {
-                while sink.core.poll_transmit(now.local, head).is_some() {
-                    let size = wire_size(head.len(), 0);
-                    there.extend(fabric.send(now.world, end.route, end.peer, size, head, 0));
+                while let Some(transmit) = sink.core.poll_transmit(now.local, head) {
+                    let (size, ecn) = (wire_size(head.len(), 0), transmit.ecn);
+                    let datagram = Datagram { size, head, payload: 0, ecn };
+                    there.extend(fabric.send(now.world, end.route, end.peer, &datagram));
                 }
                 sink.relay_events(now);
             }
@@ -535,7 +539,9 @@ impl Flow {
         {
             generator.sent();
             self.packets += 1;
-            there.extend(fabric.send(now, route, to, self.packet, &[], 0));
+            let ecn = Codepoint::NotEct;
+            let datagram = Datagram { size: self.packet, head: &[], payload: 0, ecn };
+            there.extend(fabric.send(now, route, to, &datagram));
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bytes, Rate, Time};
+use gtp_proto::ecn::EcnState;
 use gtp_proto::limits::UNIT_MINIMUM;
 use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{Arrival, Discard, Event, Kept, SourceConfig, SourceSession, Supplied};
@@ -14,6 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::{Ended, NewStreamSource, OutPipe, StreamEvent};
 use crate::engine::api::{SourceProgress, Way};
 use crate::engine::batch::{Batch, Joins};
+use crate::engine::bits;
 use crate::engine::envelope::Envelope;
 use crate::engine::source_side::{CRUMBS, Phase, loss_ratio};
 
@@ -30,6 +32,8 @@ pub(in crate::engine) struct StreamSource {
     last_words: Option<StreamEvent>,
     progress: Arc<Mutex<SourceProgress>>,
     label: String,
+    /// What the log last said of ECN.
+    ecn: EcnState,
     pub phase: Phase,
     /// By which way its datagrams go.
     pub way: Way,
@@ -61,6 +65,7 @@ impl StreamSource {
             last_words: None,
             progress: new.progress,
             label: new.session.label,
+            ecn: EcnState::Off,
             phase: Phase::Serving,
             way: Way::Udp,
             head: Vec::new(),
@@ -80,8 +85,11 @@ impl StreamSource {
     ) -> Result<(), Discard> {
         let handled = self.core.handle_datagram(came, header, body);
         self.relay_events();
-        if handled.is_ok() && header.kind == Kind::Request {
-            self.pipe.asked(self.core.asked_end());
+        match header.kind {
+            Kind::Request if handled.is_ok() => self.pipe.asked(self.core.asked_end()),
+            Kind::Feedback => bits::tell(&self.label, &mut self.ecn, self.core.ecn_state()),
+            Kind::Data | Kind::Hello | Kind::HelloAck | Kind::Request => {}
+            Kind::Status | Kind::Close => {}
         }
         handled
     }
@@ -137,6 +145,7 @@ impl StreamSource {
                 self.poll_done();
                 return false;
             };
+            batch.set_ecn(transmit.ecn);
             let bytes = batch.begin();
             let start = bytes.len();
             bytes.extend_from_slice(&self.head);

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{LimitedBy, Revision, Role, Weights};
-use gtp_sys::udp::Origin;
+use gtp_sys::udp::{Came, Origin};
 use gtp_sys::wake::Poller;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -72,9 +72,10 @@ impl End {
         let count = self.socket.len().min(self.room);
         let mut found: Vec<_> = self.socket.drain(..count).collect();
         let read = Read { socket: SOCKET, asked: now, now, emptied: count < self.room };
-        let pieces = found
-            .iter_mut()
-            .map(|(came, datagram)| (origin, now.since(*came), std::iter::once(&mut datagram[..])));
+        let pieces = found.iter_mut().map(|(came, datagram)| {
+            let came = Came { origin, waited: now.since(*came), ecn: None };
+            (came, std::iter::once(&mut datagram[..]))
+        });
         take_in(&mut self.driver, &mut self.timing, &read, pieces);
         let bytes = Bytes(found.iter().map(|(_, datagram)| datagram.len() as u64).sum());
         self.look_at_intake(now, bytes);

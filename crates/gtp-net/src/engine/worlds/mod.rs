@@ -224,7 +224,7 @@ impl World {
         while self.to_sink.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
             let Some(Reverse((at, _, flow, mut bytes))) = self.to_sink.pop() else { return };
             let origin = Origin { from: address(flow), to: None };
-            let came = Arrival { at, read: now };
+            let came = Arrival { at, ..now.into() };
             self.sink.handle_datagram(came, SocketId(1), &origin, &mut bytes);
         }
         while self.to_mirror.peek().is_some_and(|Reverse((at, ..))| *at <= now) {

@@ -1,0 +1,36 @@
+//! A source's part in ECN: when it may be used, and what the sink counts.
+
+use gtp_alloc::Time;
+
+use super::{Kept, SourceConfig, SourceSession};
+use crate::ecn::{EcnState, Heard};
+use crate::wire::{Feedback, Revision};
+
+/// Whether a path's bound answers marks: not yet, so no packet may say that its sender does.
+const ANSWERS_MARKS: bool = false;
+
+/// Whether a source that is kept to its path in this way answers marks, and its peer can count
+/// them: only then may packets say so.
+pub(super) fn heeds_marks(config: &SourceConfig, kept: Kept) -> bool {
+    let bounds = kept == Kept::ByPathBound && !config.law.is_alone();
+    ANSWERS_MARKS && bounds && config.link.revision >= Revision::Second
+}
+
+impl SourceSession {
+    /// Whether the session uses ECN.
+    pub fn ecn_state(&self) -> EcnState {
+        self.ecn.standing().state
+    }
+
+    /// Its datagrams go by another path from now on.
+    pub(crate) fn handle_new_path(&mut self) {
+        self.ecn.handle_new_path(self.numbering.upcoming());
+    }
+
+    /// Checks what the newest feedback counts of ECN bits.
+    pub(super) fn hear_counts(&mut self, now: Time, f: &Feedback) {
+        let (rtt, next_pn) = (self.rtt.smoothed(), self.numbering.upcoming());
+        let heard = Heard { now, rtt, receipt: &f.receipt, counts: f.ecn, next_pn };
+        self.ecn.hear(&heard);
+    }
+}
