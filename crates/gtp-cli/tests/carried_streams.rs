@@ -6,8 +6,7 @@ mod common;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use common::hosts::{FAR, Hosts, To};
 use common::sshd::Sshd;
@@ -87,9 +86,7 @@ fn a_stream_whose_udp_dies_goes_on_over_tcp_and_takes_udp_back() {
         return;
     }
     let (world, hosts) = (World::new(), Hosts::new());
-    let id = world.expect(0, &["id"]);
-    std::fs::create_dir_all(world.path("server")).unwrap();
-    std::fs::write(world.path("server/authorized_keys"), id.stdout).unwrap();
+    world.list_client();
     let listen = format!("{FAR}:0");
     let serve = ["serve", "export", "--json", "--writable", "--listen", &listen];
     let server = Serving::start(hosts.far(&world.gtp("server", &serve)));
@@ -141,8 +138,7 @@ fn where_only_the_port_of_ssh_is_open_its_pipe_carries_what_is_piped_in() {
         return;
     }
     let hosts = Hosts::new();
-    let sshd = Sshd::start_at((FAR, 22), "", |program| hosts.far(&Command::new(program)));
-    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+    let sshd = Sshd::with_gtp_at((FAR, 22), |sshd| hosts.far(&sshd));
     hosts.leave_open(22);
     let content = bytes(3_000_000, 3);
     std::fs::write(sshd.world.path("content"), &content).unwrap();

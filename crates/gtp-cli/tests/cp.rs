@@ -181,8 +181,8 @@ fn what_is_not_there_or_may_not_be_made_has_the_exit_codes_of_get_and_put() {
 #[test]
 fn a_login_shell_that_prints_a_banner_does_no_harm() {
     let sshd =
-        Sshd::start("ForceCommand printf 'Welcome\\nto all'; eval \"$SSH_ORIGINAL_COMMAND\"\n");
-    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+        Sshd::start("ForceCommand printf 'Welcome\\nto all'; eval \"$SSH_ORIGINAL_COMMAND\"\n")
+            .and_gtp();
     let content = sshd.file("a", 10_000);
     sshd.expect(0, &["far:a", "got"]);
     assert!(sshd.read("got") == content);
@@ -365,8 +365,7 @@ fn where_only_the_port_of_ssh_is_open_ssh_carries_the_data_both_ways() {
         return;
     }
     let hosts = Hosts::new();
-    let sshd = Sshd::start_at((FAR, 22), "", |program| hosts.far(&Command::new(program)));
-    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+    let sshd = Sshd::with_gtp_at((FAR, 22), |sshd| hosts.far(&sshd));
     let (a, b) = (sshd.file("t/a", 3_000_000), sshd.file("t/b", 70_000));
     hosts.leave_open(22);
     let run = |words: &[&str]| hosts.near(&sshd.cp(words)).output().unwrap();
@@ -391,8 +390,7 @@ fn where_a_firewall_lets_in_ssh_alone_the_far_end_sends_first_and_udp_is_taken_f
     }
     for near_too in [false, true] {
         let hosts = Hosts::new();
-        let sshd = Sshd::start_at((FAR, 22), "", |program| hosts.far(&Command::new(program)));
-        sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+        let sshd = Sshd::with_gtp_at((FAR, 22), |sshd| hosts.far(&sshd));
         hosts.answers_only(To::Far, Some(22));
         if near_too {
             hosts.answers_only(To::Near, None);
@@ -419,8 +417,7 @@ fn pipes_lose_nothing_and_nothing_goes_over_them_twice() {
         return;
     }
     let hosts = Hosts::new();
-    let sshd = Sshd::start_at((FAR, 22), "", |program| hosts.far(&Command::new(program)));
-    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+    let sshd = Sshd::with_gtp_at((FAR, 22), |sshd| hosts.far(&sshd));
     let content = sshd.file("large", 60_000_000);
     hosts.leave_open(22);
     for words in [["far:large", "got"], ["got", "far:back"]] {
@@ -536,8 +533,8 @@ fn over_a_round_trip_of_20_ms_the_first_byte_comes_within_2_s_of_a_login() {
         command.args(["netns", "exec", host]).arg(program);
         command
     };
-    let sshd = Sshd::start_at(("10.84.0.2", 22), "", |program| at(&far, &program));
-    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+    let sshd = |sshd: Command| at(&far, Path::new(sshd.get_program()));
+    let sshd = Sshd::with_gtp_at(("10.84.0.2", 22), sshd);
     let content = sshd.file("a", 1_000_000);
     let began = Instant::now();
     let mut login = at(&near, &find("ssh"));

@@ -6,11 +6,9 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use common::hosts::{FAR_ENDS, Triangle};
-use common::ports::free_port;
 use common::sshd::Sshd;
 use common::{World, events, require_root, size_of, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -30,16 +28,14 @@ struct Two {
 impl Two {
     /// On loopback.
     fn new() -> Two {
-        let sshd = || Sshd::start_at(("127.0.0.1", free_port()), "", Command::new);
-        Two::of(sshd(), sshd(), None)
+        Two::of(Sshd::with_gtp(), Sshd::with_gtp(), None)
     }
 
     /// Each in a network of its own.
     fn apart() -> Two {
         let hosts = Triangle::new();
         let sshd = |number: usize| {
-            let at = |program| hosts.far(number, &Command::new(program));
-            Sshd::start_at((FAR_ENDS[number], 22), "", at)
+            Sshd::with_gtp_at((FAR_ENDS[number], 22), |sshd| hosts.far(number, &sshd))
         };
         let (a, b) = (sshd(0), sshd(1));
         Two::of(a, b, Some(hosts))
@@ -49,7 +45,6 @@ impl Two {
         let world = World::new();
         let mut config = String::new();
         for (sshd, name) in [(&a, "a"), (&b, "b")] {
-            sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
             let own = std::fs::read_to_string(sshd.world.path("ssh.conf")).unwrap();
             config += &own.replace("Host far", &format!("Host {name}"));
         }

@@ -23,11 +23,6 @@ fn expect(code: i32, mut command: Command) -> Output {
     output
 }
 
-fn with_program(sshd: Sshd) -> Sshd {
-    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
-    sshd
-}
-
 /// A file from the far end and back, by what makes a command run where the near end is.
 #[track_caller]
 fn both_ways(sshd: &Sshd, near: impl Fn(&Command) -> Command, told: &str) {
@@ -53,8 +48,7 @@ fn whichever_way_udp_is_blocked_tcp_carries_a_copy_from_and_to_a_login() {
     }
     for blocked in [&[To::Far][..], &[To::Near], &[To::Near, To::Far]] {
         let hosts = Hosts::new();
-        let start = |program| hosts.far(&Command::new::<std::path::PathBuf>(program));
-        let sshd = with_program(Sshd::start_at((FAR, 22), "", start));
+        let sshd = Sshd::with_gtp_at((FAR, 22), |sshd| hosts.far(&sshd));
         blocked.iter().for_each(|&to| hosts.block(to, "ipproto udp"));
         both_ways(&sshd, |command| hosts.near(command), BY_TCP);
     }
@@ -66,8 +60,7 @@ fn udp_that_dies_in_the_midst_of_a_copy_from_a_login_is_replaced_by_tcp() {
         return;
     }
     let hosts = Hosts::new();
-    let sshd =
-        with_program(Sshd::start_at((FAR, 22), "", |program| hosts.far(&Command::new(program))));
+    let sshd = Sshd::with_gtp_at((FAR, 22), |sshd| hosts.far(&sshd));
     let content = sshd.file("large", 12_000_000);
     let words = ["far:large", "got", "--max-rate", "16Mbit", "--json"];
     let mut running = hosts.near(&sshd.gtp("cp", &words));
@@ -92,8 +85,7 @@ fn a_near_end_behind_a_translator_of_addresses_copies_by_udp_both_ways() {
     }
     let row = Row::new();
     row.near_is_behind_nat();
-    let start = |program| row.far(&Command::new::<std::path::PathBuf>(program));
-    let sshd = with_program(Sshd::start_at((ROW[3], 22), "", start));
+    let sshd = Sshd::with_gtp_at((ROW[3], 22), |sshd| row.far(&sshd));
     both_ways(&sshd, |command| row.near(command), "");
 }
 
@@ -104,8 +96,7 @@ fn of_a_far_end_behind_a_translator_that_leads_ssh_alone_to_it_ssh_carries_the_d
     }
     let row = Row::new();
     row.far_is_behind_nat();
-    let start = |program| row.far(&Command::new::<std::path::PathBuf>(program));
-    let sshd = with_program(Sshd::start_at((ROW[3], 22), "", start));
+    let sshd = Sshd::with_gtp_at((ROW[3], 22), |sshd| row.far(&sshd));
     // From outside it has the translator's address.
     let config = sshd.world.path("ssh.conf");
     let text = std::fs::read_to_string(&config).unwrap().replace(ROW[3], ROW[1]);
@@ -119,10 +110,8 @@ fn through_a_jump_host_that_passes_on_nothing_else_ssh_carries_the_data() {
         return;
     }
     let row = Row::new();
-    let start = |program| row.far(&Command::new::<std::path::PathBuf>(program));
-    let sshd = with_program(Sshd::start_at((ROW[3], 2222), "", start));
-    let start = |program| row.middle(&Command::new::<std::path::PathBuf>(program));
-    let jump = Sshd::start_at((ROW[1], 22), "", start);
+    let sshd = Sshd::with_gtp_at((ROW[3], 2222), |sshd| row.far(&sshd));
+    let jump = Sshd::start_at((ROW[1], 22), "", |sshd| row.middle(&sshd));
     let read = |sshd: &Sshd| std::fs::read_to_string(sshd.world.path("ssh.conf")).unwrap();
     let config =
         format!("{}ProxyJump jump\n{}", read(&sshd), read(&jump).replace("Host far", "Host jump"));
@@ -203,7 +192,7 @@ fn login_shells_of_all_kinds_start_the_far_end_and_one_that_lets_nobody_in_is_to
             continue;
         };
         let line = format!("ForceCommand exec {path} -c \"$SSH_ORIGINAL_COMMAND\"\n");
-        let sshd = with_program(Sshd::start(&line));
+        let sshd = Sshd::start(&line).and_gtp();
         let content = sshd.file("it's data", 10_000);
         expect(0, sshd.gtp("cp", &["far:it's data", "got"]));
         assert!(std::fs::read(sshd.world.path("got")).unwrap() == content, "{shell}");
@@ -212,7 +201,7 @@ fn login_shells_of_all_kinds_start_the_far_end_and_one_that_lets_nobody_in_is_to
         expect(0, bare.gtp("cp", &["--install", "/etc/hostname", "far:sent"]));
         assert!(bare.home("sent").exists() && bare.cached().exists(), "{shell}");
     }
-    let sshd = with_program(Sshd::start("ForceCommand /usr/sbin/nologin\n"));
+    let sshd = Sshd::start("ForceCommand /usr/sbin/nologin\n").and_gtp();
     sshd.file("a", 1_000);
     let refused = expect(5, sshd.gtp("cp", &["far:a", "got"]));
     assert!(said(&refused).contains("not available"), "{}", said(&refused));
@@ -293,7 +282,7 @@ fn a_login_that_never_answers_is_given_up_after_the_limit_by_cp_in_every_directi
 
 #[test]
 fn the_time_in_which_ssh_asks_on_the_terminal_or_by_a_program_is_not_cut_short() {
-    let sshd = with_program(Sshd::start(""));
+    let sshd = Sshd::with_gtp();
     let content = sshd.file("data", 1_000);
     let terminal = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR).unwrap();
     rustix::pty::grantpt(&terminal).unwrap();

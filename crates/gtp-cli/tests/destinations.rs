@@ -131,9 +131,7 @@ fn obstacles_at_some_names_of_a_tree_are_named_and_the_rest_arrives_in_both_dire
         fs::create_dir_all(world.path("mine/under")).unwrap();
         fs::write(world.path("mine").join(name), bytes(300_000, 4)).unwrap();
     }
-    let id = world.expect(0, &["id"]);
-    fs::create_dir_all(world.path("server")).unwrap();
-    fs::write(world.path("server/authorized_keys"), &id.stdout).unwrap();
+    world.list_client();
     let server = world.serve("server", &["--writable"]);
     for out in ["out", "export/mine"] {
         let path = |name: &str| world.path(out).join(name);

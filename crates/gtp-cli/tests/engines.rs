@@ -11,9 +11,7 @@ fn a_server_of_several_engines_gives_and_takes_many_at_once() {
     let world = World::new();
     let content = world.export("big", 8_000_000);
     let args = ["--public", "--writable", "--daemon", "off", "--engines", "3"];
-    let id = world.run("client", &["id"]).stdout;
-    std::fs::create_dir_all(world.path("server")).unwrap();
-    std::fs::write(world.path("server/authorized_keys"), id).unwrap();
+    world.list_client();
     let server = world.serve("server", &args);
     let start = |words: &[&str]| {
         let mut command = world.gtp("client", words);

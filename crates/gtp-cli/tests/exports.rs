@@ -31,9 +31,7 @@ fn every_kind_of_thing_that_does_not_travel_is_named_by_get_put_and_ls_and_is_co
     let world = World::new();
     mixed(&world, "export/tree");
     mixed(&world, "mine");
-    let id = world.expect(0, &["id"]);
-    fs::create_dir_all(world.path("server")).unwrap();
-    fs::write(world.path("server/authorized_keys"), &id.stdout).unwrap();
+    world.list_client();
     let server = world.serve("server", &["--writable"]);
     let tree = server.url("tree");
     let got = world.expect(12, &["get", &tree, "out", "--accept-new"]);

@@ -358,9 +358,7 @@ fn names_that_cannot_travel_are_named_and_the_rest_arrives() {
 
 /// A writable server for this world's client.
 fn writable(world: &World, more: &[&str]) -> Serving {
-    let id = world.expect(0, &["id"]);
-    fs::create_dir_all(world.path("server")).unwrap();
-    fs::write(world.path("server/authorized_keys"), &id.stdout).unwrap();
+    world.list_client();
     world.serve("server", &[&["--writable", "--max-rate", "80Mbit"], more].concat())
 }
 
@@ -404,9 +402,7 @@ fn a_put_meets_a_server_that_is_restarted_again() {
 #[test]
 fn a_limit_of_file_sizes_is_an_error_and_ends_neither_end() {
     let world = World::new();
-    let id = world.expect(0, &["id"]);
-    fs::create_dir_all(world.path("server")).unwrap();
-    fs::write(world.path("server/authorized_keys"), id.stdout).unwrap();
+    world.list_client();
     world.export("big", 2_000_000);
     let limited = |end: &str, args: &[&str]| {
         let gtp = world.gtp(end, args);
@@ -447,9 +443,7 @@ fn slow_tree(at: &Path) {
 #[test]
 fn a_directory_that_is_removed_or_replaced_while_it_is_filled_is_named_once_and_code_4() {
     let world = World::new();
-    let id = world.expect(0, &["id"]);
-    fs::create_dir_all(world.path("server")).unwrap();
-    fs::write(world.path("server/authorized_keys"), id.stdout).unwrap();
+    world.list_client();
     slow_tree(&world.path("export/tree"));
     slow_tree(&world.path("mine"));
     let server = world.serve("server", &["--writable"]);

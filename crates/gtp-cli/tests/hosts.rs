@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::path::Path;
-
 use common::sshd::Sshd;
 use common::{World, events, writable};
 
@@ -67,8 +65,7 @@ fn a_name_stands_for_where_things_are_put() {
 
 #[test]
 fn a_name_stands_for_a_login() {
-    let sshd = Sshd::start("");
-    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+    let sshd = Sshd::with_gtp();
     let content = sshd.file("a b", 10_000);
     let user = common::sshd::user();
     configure(&sshd.world, &format!("[host.lab]\naddress = \"{user}@far\"\n"));

@@ -312,9 +312,7 @@ fn a_drain_ends_after_its_time_and_a_second_signal_ends_it_at_once() {
 #[test]
 fn a_hangup_reads_the_configuration_again_and_touches_no_transfer() {
     let world = World::new();
-    let id = world.expect(0, &["id"]);
-    std::fs::create_dir_all(world.path("server")).unwrap();
-    std::fs::write(world.path("server/authorized_keys"), id.stdout).unwrap();
+    world.list_client();
     let settings = world.path("serve.toml");
     std::fs::write(&settings, "# none\n").unwrap();
     let mut command = serve(&world, &[]);

@@ -193,9 +193,7 @@ fn link_local_addresses_with_their_interface_work_for_every_verb() {
     }
     let (world, link) = (World::new(), Link::new());
     let content = world.export("x", 300_000);
-    let id = String::from_utf8(world.run("client", &["id"]).stdout).unwrap();
-    std::fs::create_dir_all(world.path("server")).unwrap();
-    std::fs::write(world.path("server").join("authorized_keys"), id).unwrap();
+    world.list_client();
     let listen = "[fe80::b%vb]:0";
     let serve =
         world.gtp("server", &["serve", "export", "--json", "--writable", "--listen", listen]);
@@ -297,9 +295,7 @@ fn where_one_ip_version_carries_no_datagrams_the_other_one_is_tried() {
     let world = World::new();
     let content = world.export("x", 300_000);
     std::fs::write(world.path("y"), bytes(300_000, 7)).unwrap();
-    std::fs::create_dir_all(world.path("server")).unwrap();
-    let id = String::from_utf8(world.run("client", &["id"]).stdout).unwrap();
-    std::fs::write(world.path("server").join("authorized_keys"), id).unwrap();
+    world.list_client();
     let serving = server_without_datagrams_over_ipv6(&world);
     let hosts = "::1 both.example\n127.0.0.1 both.example\n";
     let url = |path: &str| format!("gtp://both.example:{}/{path}", serving.port);

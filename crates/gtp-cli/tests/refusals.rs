@@ -11,8 +11,7 @@ fn strangers_stay_out_until_their_key_is_listed() {
     let server = world.serve("server", &[]);
     let url = server.url("a");
     world.expect(7, &["get", &url, "out", "--accept-new"]);
-    let id = world.expect(0, &["id"]);
-    std::fs::write(world.path("server/authorized_keys"), &id.stdout).unwrap();
+    world.list_client();
     world.expect(0, &["get", &url, "out"]);
 }
 
@@ -89,8 +88,7 @@ fn put_needs_a_writable_server_and_stays_beneath_it() {
     let server = world.serve("server", &["--writable", "--public"]);
     let new = server.url("new");
     world.expect(7, &["put", "mine", &new, "--accept-new"]);
-    let id = world.expect(0, &["id"]);
-    std::fs::write(world.path("server/authorized_keys"), &id.stdout).unwrap();
+    world.list_client();
     world.expect(0, &["put", "mine", &new]);
     assert!(std::fs::read(world.path("export/new")).unwrap() == content);
     std::fs::create_dir(world.path("tree")).unwrap();

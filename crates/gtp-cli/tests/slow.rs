@@ -71,9 +71,7 @@ fn pass_answers(far: &UdpSocket, near: &UdpSocket, client: SocketAddr) {
 /// Runs a client's command against a server that stands still from the client's first datagram
 /// until the client has given up being answered.
 fn beside_a_standstill(world: &World, words: impl Fn(&str) -> Vec<String>) -> Output {
-    std::fs::create_dir_all(world.path("server")).unwrap();
-    let id = String::from_utf8(world.run("client", &["id"]).stdout).unwrap();
-    std::fs::write(world.path("server").join("authorized_keys"), id).unwrap();
+    world.list_client();
     let server = world.serve("server", &["--public", "--writable"]);
     let way = Way::to(server.port);
     let words = words(&format!("gtp://127.0.0.1:{}", way.port));

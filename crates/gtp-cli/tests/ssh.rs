@@ -291,8 +291,7 @@ fn where_udp_is_blocked_tcp_carries_a_command_and_where_all_is_but_ssh_plain_ssh
     for is_all in [false, true] {
         let told = if is_all { PLAIN } else { "the control connection carries the data" };
         let hosts = Hosts::new();
-        let sshd = Sshd::start_at((FAR, 22), "", |program| hosts.far(&Command::new(program)));
-        sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+        let sshd = Sshd::with_gtp_at((FAR, 22), |sshd| hosts.far(&sshd));
         match is_all {
             false => hosts.block(To::Far, "ipproto udp"),
             true => hosts.leave_open(22),

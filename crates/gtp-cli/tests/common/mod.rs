@@ -61,6 +61,14 @@ impl World {
         self.gtp(end, args).output().unwrap()
     }
 
+    /// Puts the client on the list of the server.
+    #[track_caller]
+    pub fn list_client(&self) {
+        let id = self.expect(0, &["id"]);
+        std::fs::create_dir_all(self.path("server")).unwrap();
+        std::fs::write(self.path("server/authorized_keys"), id.stdout).unwrap();
+    }
+
     /// Runs the client's command and expects an exit code.
     #[track_caller]
     pub fn expect(&self, code: i32, args: &[&str]) -> Output {
@@ -95,9 +103,7 @@ pub fn page(port: u16) -> Option<String> {
 
 /// A server that lets this world's client write, and that the client knows.
 pub fn writable(world: &World, args: &[&str]) -> Serving {
-    let id = world.expect(0, &["id"]);
-    std::fs::create_dir_all(world.path("server")).unwrap();
-    std::fs::write(world.path("server/authorized_keys"), id.stdout).unwrap();
+    world.list_client();
     let server = world.serve("server", &[&["--writable"], args].concat());
     world.expect(0, &["ls", &server.url(""), "--accept-new"]);
     server

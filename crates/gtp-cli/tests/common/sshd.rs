@@ -73,14 +73,14 @@ pub fn find(program: &str) -> PathBuf {
 impl Sshd {
     /// On loopback; `more` is for its configuration.
     pub fn start(more: &str) -> Sshd {
-        Sshd::start_at(("127.0.0.1", free_port()), more, Command::new)
+        Sshd::start_at(("127.0.0.1", free_port()), more, |sshd| sshd)
     }
 
-    /// On this address, started by what `at` makes of its path.
+    /// On this address; `at` makes of the command that starts it one that does so elsewhere.
     pub fn start_at(
         (address, port): (&str, u16),
         more: &str,
-        at: impl Fn(PathBuf) -> Command,
+        at: impl Fn(Command) -> Command,
     ) -> Sshd {
         let world = World::new();
         std::fs::create_dir_all(world.path("home")).unwrap();
@@ -95,7 +95,7 @@ impl Sshd {
         write("sshd.conf", &format!("{}SetEnv HOME=DIR/home\n{more}", CONFIG));
         write("ssh.conf", SSH);
         let log = std::fs::File::create(world.path("sshd.log")).unwrap();
-        let mut command = at(find("sshd"));
+        let mut command = at(Command::new(find("sshd")));
         command.args(["-D", "-e", "-f"]).arg(world.path("sshd.conf")).stderr(log);
         let child = command.stdin(Stdio::null()).spawn().unwrap();
         let log = || std::fs::read_to_string(world.path("sshd.log")).unwrap();
@@ -103,11 +103,20 @@ impl Sshd {
         Sshd { world, child }
     }
 
-    /// The same with the program where a far end looks for it.
+    /// On loopback, with the program where a far end looks for it.
     pub fn with_gtp() -> Sshd {
-        let sshd = Sshd::start("");
-        sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
-        sshd
+        Sshd::start("").and_gtp()
+    }
+
+    /// The same on this address; `at` is as for [`Sshd::start_at`].
+    pub fn with_gtp_at(address: (&str, u16), at: impl Fn(Command) -> Command) -> Sshd {
+        Sshd::start_at(address, "", at).and_gtp()
+    }
+
+    /// Puts this program where a far end looks for it.
+    pub fn and_gtp(self) -> Sshd {
+        self.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+        self
     }
 
     pub fn cached(&self) -> PathBuf {
