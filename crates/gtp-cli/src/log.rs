@@ -21,13 +21,14 @@ use gtp_sys::Clock;
 use tracing::Level;
 use tracing::callsite::Identifier;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{Format, Full, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, reload};
+use tracing_subscriber::{Layer, reload};
 
 use crate::lines::Lines;
 use crate::patient::Patient;
@@ -66,11 +67,12 @@ pub fn of_service(
     }
 }
 
-fn filter(wanted: Option<&str>) -> EnvFilter {
+fn filter(wanted: Option<&str>) -> Targets {
     let wanted = wanted.unwrap_or("warn");
     let own = if wanted.contains(SERVER) { String::new() } else { format!(",{SERVER}=info") };
-    let filter = EnvFilter::try_new(format!("{wanted}{own}"));
-    filter.unwrap_or_else(|_| EnvFilter::new(format!("warn,{SERVER}=info")))
+    format!("{wanted}{own}").parse().unwrap_or_else(|_| {
+        Targets::new().with_default(LevelFilter::WARN).with_target(SERVER, LevelFilter::INFO)
+    })
 }
 
 fn layer<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>

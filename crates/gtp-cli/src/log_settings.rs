@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 use crate::log::{LogFormat, of_service};
 
@@ -32,5 +32,6 @@ pub fn change(format: LogFormat, wanted: Option<&str>) {
 /// # Errors
 /// What is wrong with it.
 pub fn filter(text: &str) -> Result<String, String> {
-    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+    let read = text.parse::<Targets>();
+    read.map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

@@ -5,20 +5,23 @@
 
 use std::io::{self, IsTerminal};
 
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::log::Diagnostics;
 
 /// Diagnostics go to standard error, as `GTP_LOG` wants them.
 pub fn to_stderr() {
-    let filter = EnvFilter::try_from_env("GTP_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let wanted = std::env::var("GTP_LOG").ok().and_then(|wanted| wanted.parse().ok());
+    let filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(Diagnostics)
         // It would print its errors where it just failed to print, and panic.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal())
         .without_time()
-        .with_target(false)
-        .init();
+        .with_target(false);
+    tracing_subscriber::registry().with(filter).with(layer).init();
 }

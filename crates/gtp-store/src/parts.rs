@@ -22,8 +22,8 @@ use crate::walk::split;
 /// The most part files kept open.
 const MAX_OPEN: usize = 64;
 
-/// A block of zeros, to know others by.
-static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
+/// Zeros, to know others by.
+static ZEROS: [u8; 4_096] = [0; 4_096];
 
 /// All part files of one object.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl<D: Disk> Parts<D> {
         let at = self.handle(file)?;
         let unwritten = self.known.get(&file).map(|part| part.unwritten);
         let (disk, handle) = (&mut self.disk, &self.open[at].1);
-        let zeros = content == &ZEROS[..content.len()];
+        let zeros = content.chunks(ZEROS.len()).all(|piece| piece == &ZEROS[..piece.len()]);
         let done = match (zeros, unwritten) {
             (true, Some(Unwritten::Holes)) if blocks_in(size) > 1 => Ok(()),
             (true, Some(Unwritten::Holes)) => disk.set_len(handle, size),

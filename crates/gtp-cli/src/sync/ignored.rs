@@ -12,15 +12,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use gtp::replica::Node;
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use super::gitignore::{Patterns, Says};
 use super::plan::ancestors;
 
 /// The rules of all such files, by the directory that holds them, the strongest first.
 #[derive(Debug, Clone, Default)]
 pub struct Ignored {
-    dirs: HashMap<String, Vec<Gitignore>>,
+    dirs: HashMap<String, Vec<Patterns>>,
 }
 
 /// The names of such files, the strongest first.
@@ -66,7 +65,7 @@ impl Ignored {
         for node in found {
             let (rules, mistakes) = match read(node) {
                 Ok(text) => rules(&text),
-                Err(why) => (Gitignore::empty(), vec![why]),
+                Err(why) => (Patterns::default(), vec![why]),
             };
             let dir = node.name().rsplit_once('/').map_or("", |(dir, _)| dir);
             ignored.dirs.entry(dir.to_owned()).or_default().push(rules);
@@ -84,10 +83,8 @@ impl Ignored {
                 above => path.strip_prefix(above).unwrap_or(path).trim_start_matches('/'),
             };
             for rules in self.dirs.get(above).into_iter().flatten() {
-                match rules.matched(beneath, is_dir) {
-                    Match::Ignore(_) => return true,
-                    Match::Whitelist(_) => return false,
-                    Match::None => {}
+                if let Some(says) = rules.say(beneath, is_dir) {
+                    return says == Says::LeaveOut;
                 }
             }
         }
@@ -132,15 +129,11 @@ pub fn told(content: Option<Vec<u8>>) -> Result<String, String> {
 }
 
 /// The rules of a text, and what is wrong in it.
-fn rules(text: &str) -> (Gitignore, Vec<String>) {
-    let (mut builder, mut bad) = (GitignoreBuilder::new(""), Vec::new());
-    for line in text.trim_start_matches('\u{feff}').lines() {
-        if let Err(error) = builder.add_line(None, line) {
-            bad.push(error.to_string());
-        }
-    }
-    let built = builder.build().map_err(|error| bad.push(error.to_string()));
-    (built.unwrap_or_else(|()| Gitignore::empty()), bad)
+fn rules(text: &str) -> (Patterns, Vec<String>) {
+    let mut patterns = Patterns::default();
+    let lines = text.trim_start_matches('\u{feff}').lines();
+    let bad = lines.filter_map(|line| patterns.add(line).err()).collect();
+    (patterns, bad)
 }
 
 #[cfg(test)]

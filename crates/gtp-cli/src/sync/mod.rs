@@ -7,6 +7,7 @@
 mod args;
 mod backup;
 mod filter;
+mod gitignore;
 mod ignored;
 mod limit;
 mod plan;
