@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::sshd::{Sshd, find};
-use common::wait_for;
+use common::{wait_for, writable};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 /// A shell on a terminal, in a directory of its own.
@@ -260,4 +260,28 @@ fn a_directory_of_any_name_is_listed_and_none_is_a_command() {
     let ssh = format!("ssh -F {}", sshd.world.path("ssh.conf").display());
     assert_eq!(completed(&sshd, &ssh, "me@la").0, "me@lab:\n");
     assert!(Path::new(&sshd.home("data")).is_dir());
+}
+
+#[test]
+fn every_shell_completes_what_is_at_a_server_that_is_known_and_no_other_is_asked() {
+    let sshd = world();
+    let server = writable(&sshd.world, &[]);
+    for name in ["run 42.h5", "deep/x", "deep/y y"] {
+        sshd.world.export(name, 1);
+    }
+    let port = server.port;
+    let url = |path: &str| format!("gtp get gtp://127.0.0.1:{port}/{path}");
+    for name in ["bash", "zsh", "fish"] {
+        let mut shell = shell(&sshd, name);
+        for (typed, made) in [
+            (url("ru"), url("run%2042.h5 ")),
+            (url("de"), url("deep/")),
+            (url("deep/y"), url("deep/y%20y ")),
+            (url("none"), url("none")),
+        ] {
+            shell.becomes(&typed, &made);
+        }
+    }
+    std::fs::remove_file(sshd.world.path("client/known_hosts")).unwrap();
+    shell(&sshd, "bash").becomes(&url("ru"), &url("ru"));
 }

@@ -1,17 +1,18 @@
 //! `gtp candidates`: what the word at a shell's cursor may become, for the completion scripts.
 //!
 //! Hosts come from the configuration file and from ssh's, paths behind a login from the login
-//! itself, within a few seconds and without a question to anybody. Nothing fails aloud: without an
+//! itself, those at a server from the server, within a few seconds and without a question to anybody. Nothing fails aloud: without an
 //! answer there are no candidates. Quoting is the shells' own business.
 
 mod listing;
+mod server;
 mod ssh_config;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use clap::Args;
-use gtp::Failure;
+use gtp::{Failure, Url};
 
 use crate::config::File;
 use crate::cp::operand::{Operand, Remote};
@@ -56,9 +57,13 @@ pub fn run(args: &CandidatesArgs) -> Result<ExitCode, Failure> {
         "ssh" => Takes::Hosts,
         _ => return Ok(ExitCode::SUCCESS),
     };
-    let found = match remote(takes, &args.word) {
-        Some(remote) => beneath(args, &hosts, &remote)?,
-        None => named(args, &hosts, takes),
+    let found = match (remote(takes, &args.word), address(takes, &args.word)) {
+        (Some(remote), _) => beneath(args, &hosts, &remote)?,
+        (None, Some((head, url))) => {
+            let names = runtime()?.block_on(server::names(&hosts.url(&url)));
+            names.into_iter().map(|name| format!("{head}{name}")).collect()
+        }
+        (None, None) => named(args, &hosts, takes),
     };
     for candidate in found.iter().filter(|text| text.chars().all(gtp_text::is_plain)) {
         output::text_as_it_is(format_args!("{candidate}\n"))?;
@@ -72,6 +77,13 @@ fn remote(takes: Takes, word: &str) -> Option<Remote> {
         Ok(Operand::Remote(remote)) if takes == Takes::Logins => Some(remote),
         Ok(_) | Err(_) => None,
     }
+}
+
+/// The address of the directory that the word has reached at a server, as it is written and read.
+fn address(takes: Takes, word: &str) -> Option<(&str, Url)> {
+    let host = word.strip_prefix("gtp://").filter(|_| takes != Takes::Hosts)?;
+    let dir = &word[..=word.len() - host.len() + host.rfind('/')?];
+    Some((dir, dir.parse().ok()?))
 }
 
 /// What a login holds in the directory that the word has reached, each with the word before it.
@@ -129,6 +141,23 @@ mod tests {
         assert_eq!(named_in("cp", "gtp://la"), ["gtp://lab/", "gtp://late/"]);
         assert_eq!(named_in("get", "g"), ["gtp://lab/", "gtp://late/"]);
         assert!(named_in("get", "la").is_empty());
+    }
+
+    #[test]
+    fn the_directory_at_a_server_is_what_comes_before_the_last_slash() {
+        let dir = |word| address(Takes::Logins, word).map(|(dir, _)| dir.to_owned());
+        for (word, head) in [
+            ("gtp://h/", Some("gtp://h/")),
+            ("gtp://h:7/a%20b/c", Some("gtp://h:7/a%20b/")),
+            ("gtp://h", None),
+            ("gtp://h:x/", None),
+            ("gtp:///", None),
+            ("h:/a", None),
+        ] {
+            assert_eq!(dir(word).as_deref(), head, "{word}");
+        }
+        assert!(address(Takes::Hosts, "gtp://h/").is_none());
+        assert!(address(Takes::Addresses, "gtp://h/").is_some());
     }
 
     #[test]

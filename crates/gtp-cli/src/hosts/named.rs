@@ -38,6 +38,12 @@ impl Hosts {
 }
 
 impl Hosts {
+    /// The address that one with a name stands for; any other address is itself.
+    pub fn url(&self, url: &Url) -> Url {
+        let known = self.0.get(url.host().host());
+        known.and_then(|known| at(&known.address, url)).unwrap_or_else(|| url.clone())
+    }
+
     /// The login that a name stands for; any other login is itself.
     pub fn login(&self, login: &Login) -> Login {
         let known = self.0.get(login.host());
