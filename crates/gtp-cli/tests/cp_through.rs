@@ -92,6 +92,15 @@ fn servers_logins_and_files_of_this_machine_are_sources_of_one_copy() {
     both.expect(0, &[&both.server.url("x"), &both.server.url("copy")]);
     assert!(both.exported("copy") == x);
     both.expect(2, &["-", "far:y", &both.server.url("none")]);
+    let gathered = both.expect(0, &[&both.server.url("x"), "far:y", "gathered"]);
+    assert!(!said(&gathered).contains(TOLD), "{}", said(&gathered));
+    for (name, content) in [("x", &x), ("y", &y)] {
+        let there = std::fs::read(both.sshd.world.path("gathered").join(name)).unwrap();
+        assert!(there == *content, "{name}");
+    }
+    both.expect(12, &["far:none", &both.server.url("x"), "some/"]);
+    assert!(both.sshd.world.path("some/x").exists());
+    both.expect(2, &[&both.server.url("x"), "far:y", "-"]);
     assert!(!both.has_leftovers());
 }
 
@@ -125,7 +134,7 @@ fn what_was_fetched_waits_for_a_repeated_command_if_it_cannot_be_sent_on() {
     both.server = both.sshd.world.serve("server", &["--writable", "--listen", &listen]);
     let again = both.expect(0, &["far:large", &url, "--retry-for", "1s", "--json"]);
     assert!(both.exported("got") == content && !both.has_leftovers());
-    let fetched = common::events(&again).into_iter().find(|event| event["event"] == "done");
+    let fetched = common::events(&again).into_iter().find(|event| event["event"] == "fetched");
     assert_eq!(fetched.unwrap()["files_unchanged"], 1, "it was not fetched again");
     // What cannot be fetched is not sent on, and the code says why.
     both.expect(3, &["far:none", &both.server.url("none")]);
@@ -193,7 +202,13 @@ fn an_interrupted_copy_through_here_stops_and_is_gone_on_with() {
     assert!(both.exported("got").is_empty());
     let again = both.expect(0, &["far:large", &url, "--json"]);
     assert!(both.exported("got") == content);
-    let fetched = common::events(&again).into_iter().find(|event| event["event"] == "done");
+    let ends: Vec<String> = common::events(&again)
+        .iter()
+        .map(|event| event["event"].as_str().unwrap().to_owned())
+        .filter(|event| ["fetched", "done"].contains(&event.as_str()))
+        .collect();
+    assert_eq!(ends, ["fetched", "done"], "it is done when all is there, and not before");
+    let fetched = common::events(&again).into_iter().find(|event| event["event"] == "fetched");
     assert!(fetched.unwrap()["resumed_bytes"].as_u64().unwrap() > 0, "it was fetched anew");
 }
 

@@ -113,6 +113,8 @@ enum Plan {
     Push { from: Vec<PathBuf>, to: Remote },
     /// From servers.
     Get { urls: Vec<String>, to: PathBuf },
+    /// From behind logins and from servers.
+    Gather { from: Vec<Sources>, urls: Vec<String>, to: PathBuf },
     /// To a server.
     Put { from: Vec<PathBuf>, url: String },
     /// From behind logins to behind another one.
@@ -150,7 +152,8 @@ pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
         match plan {
             Plan::Pull { from, to } => copy.bring_all(from, &To::Here(&to)).await,
             Plan::Push { from, to } => copy.push(from, &to).await,
-            Plan::Get { urls, to } => copy.get(&urls, &to).await,
+            Plan::Get { urls, to } => copy.get(&urls, urls.len() > 1, &to).await,
+            Plan::Gather { from, urls, to } => copy.bring_and_get(&from, &urls, &to).await,
             Plan::Put { from, url } => copy.put(from, url).await,
             Plan::Between { from, to } => copy.bring_all(from, &To::Behind(&to)).await,
             Plan::Through { from, to } => copy.through(from, to).await,
@@ -187,8 +190,11 @@ fn plan(words: &[OsString]) -> Result<Plan, Failure> {
             Ok(Plan::Put { from: local_sources(local)?, url })
         }
         (Operand::Remote(to), [], [_, ..], []) => Ok(Plan::Between { from: by_login(remote), to }),
+        (Operand::Local(to), [], [_, ..], [_, ..]) => {
+            Ok(Plan::Gather { from: by_login(remote), urls, to })
+        }
         (Operand::Local(_), ..) => {
-            Err(usage("sources of different kinds are not there yet; copy one by one"))
+            Err(usage("one source is on this machine already; cp copies it, and gtp cp the others"))
         }
         (to @ (Operand::Remote(_) | Operand::Address(_)), ..) => {
             if local.iter().any(|path| is_stream(path)) {
@@ -257,6 +263,29 @@ impl Copy<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Copies from logins, and then from servers. One that fails does not keep the next from being
+    /// tried, unless the user has stopped the command.
+    async fn bring_and_get(
+        &mut self,
+        from: &[Sources],
+        urls: &[String],
+        to: &Path,
+    ) -> Result<(), Failure> {
+        if is_stream(to) {
+            return Err(usage("standard output takes one file"));
+        }
+        for sources in from {
+            let goes_on = match self.pull(sources, true, to).await {
+                Ok(goes_on) => goes_on,
+                Err(failure) => self.ends.take(Err(failure), &mut self.shower),
+            };
+            if !goes_on {
+                return Ok(());
+            }
+        }
+        self.get(urls, true, to).await
     }
 
     async fn bring(
@@ -335,13 +364,13 @@ impl Copy<'_> {
         Ok(())
     }
 
-    async fn get(&mut self, urls: &[String], to: &Path) -> Result<(), Failure> {
+    async fn get(&mut self, urls: &[String], several: bool, to: &Path) -> Result<(), Failure> {
         let here = start_client(host(&self.args.transfer.host))?;
         for text in urls {
             let url = text.parse::<Url>().map_err(|bad| usage(&bad.to_string()))?;
             let mirrors = self.args.mirrors_of.get(&url).into_iter().flatten();
             let get = mirrors.cloned().fold(Get::new(url.clone()), Get::mirror);
-            let get = destination(get, to, urls.len() > 1)?;
+            let get = destination(get, to, several)?;
             let get = get.with_trust(&self.args.transfer).with_options(&self.args.transfer)?;
             let transfer = get.start(&here);
             let ended = match transfer {
@@ -723,11 +752,12 @@ mod tests {
 
     #[test]
     fn words_mean_one_plan_and_what_is_not_there_yet_is_a_usage_error_that_says_so() {
-        for words in [&["x", "a:y", "."][..], &["gtp://h/x", "a:y", "."]] {
+        for words in [&["x", "a:y", "."][..], &["gtp://h/x", "y", "."]] {
             let Err(refused) = planned(words) else { panic!("{words:?}") };
             assert_eq!(refused.kind, FailureKind::Usage, "{words:?}");
-            assert!(refused.text.contains("yet"), "{words:?}: {refused}");
+            assert!(refused.text.contains("already"), "{words:?}: {refused}");
         }
+        assert!(matches!(planned(&["gtp://h/x", "a:y", "."]), Ok(Plan::Gather { .. })));
         for words in [&["a:x"][..], &["x", "y"], &["-", "x", "a:y"]] {
             assert_eq!(planned(words).err().unwrap().kind, FailureKind::Usage, "{words:?}");
         }

@@ -11,6 +11,7 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use gtp::{Failure, FailureKind, Url};
 use rustix::fs::{FlockOperation, flock};
@@ -19,6 +20,7 @@ use rustix::io::Errno;
 use super::operand::{Operand, Remote};
 use super::{Copy, Sources, To, paths};
 use crate::output::aside;
+use crate::show::Leg;
 
 impl Copy<'_> {
     /// Fetches what is elsewhere, and sends it on with what is here.
@@ -29,6 +31,7 @@ impl Copy<'_> {
             "gtp: the data go through here, where they need space in {} until all are sent",
             gtp_text::of_text(&stage.dir.to_string_lossy())
         ));
+        self.shower.set_leg(Leg::First);
         let Some(local) = self.gather(from, &stage).await? else {
             // What is here already stays for the next time; nothing of it has been delivered.
             *self.ends = std::mem::take(self.ends).undelivered();
@@ -38,6 +41,7 @@ impl Copy<'_> {
             return Ok(());
         };
         let fetching = std::mem::take(self.ends);
+        self.shower.set_leg(Leg::Last);
         self.send_on(local, to).await?;
         self.ends.add_partial(&fetching);
         if !self.ends.has_failed() {
@@ -114,7 +118,7 @@ impl Copy<'_> {
                 let sources = Sources { login, paths: vec![path] };
                 self.bring_all(vec![sources], &To::Here(&slashed(dir))).await
             }
-            Operand::Address(url) => self.get(&[url], &slashed(dir)).await,
+            Operand::Address(url) => self.get(&[url], false, &slashed(dir)).await,
         }
     }
 
@@ -211,9 +215,13 @@ impl Stage {
             hasher.update(word.as_bytes()).update(&[0]);
         }
         let name = &hasher.finalize().to_hex()[..NAME_DIGITS];
-        let dir = cache.join("gtp").join("passing").join(name);
+        let all = cache.join("gtp").join("passing");
+        let dir = all.join(name);
         make(&dir)?;
         let _lock = locked(&dir)?;
+        // From now on it is a new one. Without that, it only goes sooner.
+        let _ = _lock.set_modified(SystemTime::now());
+        clear_old(&all);
         Ok(Stage { dir, _lock })
     }
 
@@ -228,6 +236,28 @@ impl Stage {
     fn clear(self) {
         if let Err(error) = std::fs::remove_dir_all(&self.dir) {
             aside(format_args!("gtp: {}", local(&self.dir, &error)));
+        }
+    }
+}
+
+/// Removes directories that no command has used for a long time: nobody repeats it any more.
+fn clear_old(all: &Path) {
+    let is_ours = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        name.len() == NAME_DIGITS && name.iter().all(u8::is_ascii_hexdigit)
+    };
+    for dir in all.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()) {
+        // One that cannot be looked at or locked is left alone.
+        let Some(lock) = is_ours(&dir).then(|| locked(&dir).ok()).flatten() else { continue };
+        let used = lock.metadata().and_then(|about| about.modified()).ok();
+        let age = used.and_then(|used| used.elapsed().ok()).unwrap_or_default();
+        if age > AGE_MOST {
+            aside(format_args!(
+                "gtp: {} is removed: the copy that it is of was not repeated for {} days",
+                gtp_text::of_text(&dir.to_string_lossy()),
+                AGE_MOST.as_secs() / 86_400
+            ));
+            let _ = std::fs::remove_dir_all(&dir);
         }
     }
 }
@@ -256,6 +286,9 @@ fn local(dir: &Path, error: &std::io::Error) -> Failure {
     Failure::new(FailureKind::Destination, format!("{shown}: {error}"))
 }
 
+/// Time after which what waits for a command to be repeated goes, when another one begins.
+const AGE_MOST: Duration = Duration::from_secs(14 * 86_400);
+
 /// Hexadecimal digits of the hash of a command's words.
 const NAME_DIGITS: usize = 32;
 
@@ -271,5 +304,31 @@ mod tests {
         assert_eq!(failure.kind, FailureKind::Temporary, "{failure}");
         drop(first);
         locked(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn what_waits_goes_when_it_is_old_unless_a_copy_is_at_work_on_it_and_nothing_else_does() {
+        let all = tempfile::tempdir().unwrap();
+        let aged = |name: &str, age: Duration| {
+            let dir = all.path().join(name);
+            make(&dir).unwrap();
+            std::fs::write(dir.join("x"), "x").unwrap();
+            File::open(&dir).unwrap().set_modified(SystemTime::now() - age).unwrap();
+            dir
+        };
+        let old = AGE_MOST + Duration::from_secs(60);
+        let gone = aged(&"a".repeat(NAME_DIGITS), old);
+        let at_work = aged(&"b".repeat(NAME_DIGITS), old);
+        let stay = [
+            at_work.clone(),
+            aged(&"c".repeat(NAME_DIGITS), AGE_MOST - Duration::from_secs(60)),
+            aged("another thing", old),
+        ];
+        let lock = locked(&at_work).unwrap();
+        clear_old(all.path());
+        assert!(!gone.exists() && stay.iter().all(|dir| dir.join("x").exists()));
+        drop(lock);
+        clear_old(all.path());
+        assert!(!at_work.exists());
     }
 }

@@ -8,7 +8,7 @@ use gtp::{Event, Failure, Outcome, Progress, Rate, SourceShare, Stands};
 use gtp_share::PathView;
 use serde_json::{Value, json};
 
-use super::kind_word;
+use super::{Leg, kind_word};
 use crate::{output, words};
 
 /// Writes the lines of one command.
@@ -17,6 +17,7 @@ pub struct Json {
     looks: u32,
     bytes: u64,
     pub standing: Standing,
+    pub leg: Leg,
 }
 
 /// What a process was to the machine's daemon when it was looked at last: alone, at first.
@@ -37,7 +38,8 @@ const LOOKS_PER_LINE: u32 = 5;
 
 impl Json {
     pub fn begin(&mut self) {
-        *self = Json { standing: std::mem::take(&mut self.standing), ..Json::default() };
+        let (standing, leg) = (std::mem::take(&mut self.standing), self.leg);
+        *self = Json { standing, leg, ..Json::default() };
     }
 
     pub fn event(&self, event: &Event) {
@@ -128,7 +130,10 @@ impl Json {
             .map(|s| json!({ "url": s.url, "bytes": s.bytes, "mean_rate": mean(s.wire_bytes) }))
             .collect();
         line(&json!({
-            "event": "done",
+            "event": match self.leg {
+                Leg::First => "fetched",
+                Leg::Last => "done",
+            },
             "bytes": outcome.bytes,
             "resumed_bytes": outcome.resumed_bytes,
             "received_bytes": progress.sources.iter().map(|s| s.wire_bytes).sum::<u64>(),

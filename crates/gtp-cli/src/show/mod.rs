@@ -73,6 +73,13 @@ impl Shower {
         self.concerns = Some(concerns);
     }
 
+    /// Transfers from now on are of this part of the way.
+    pub fn set_leg(&mut self, leg: Leg) {
+        if let Some(json) = &mut self.json {
+            json.leg = leg;
+        }
+    }
+
     /// A transfer begins.
     pub fn begin(&mut self) {
         if let Some(json) = &mut self.json {
@@ -178,6 +185,16 @@ impl Shower {
             People::Lines(_) | People::Quiet => output::aside(text),
         }
     }
+}
+
+/// Which part of the way of a copy a transfer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leg {
+    /// To this machine, from where it goes on.
+    First,
+    /// To where it is to be.
+    #[default]
+    Last,
 }
 
 /// What people want to read, whether they watch or not.
