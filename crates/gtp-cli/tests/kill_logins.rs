@@ -103,13 +103,13 @@ struct Running {
 }
 
 impl Running {
-    fn start(far: &Sshd, way: &Way) -> Running {
+    fn start(far: &Sshd, way: &Way, more: &[&str]) -> Running {
         let ssh = far.world.path("ssh.pid");
         // It may be there from an earlier command.
         let _ = std::fs::remove_file(&ssh);
         let conf = far.world.path("ssh.conf");
         let script = format!("echo $$ > {}; exec ssh -F {} \"$@\"", ssh.display(), conf.display());
-        let words = [way.words[1], way.words[2], "--json", "--max-rate", RATE];
+        let words = [&[way.words[1], way.words[2], "--json"], more].concat();
         let mut command = far.gtp(way.words[0], &words);
         command.env("GTP_SSH", far.instead(&script));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -166,7 +166,7 @@ fn try_once(far: &Sshd, way: &Way, victim: Victim, moment: Duration) -> bool {
     if way.destination.exists() {
         std::fs::remove_dir_all(&way.destination).unwrap();
     }
-    let mut running = Running::start(far, way);
+    let mut running = Running::start(far, way, &["--max-rate", RATE]);
     let ended = running.said.recv_timeout(moment);
     let was_there = ended.is_err() && running.kill(far, victim);
     let (output, lines) = match ended {
@@ -196,6 +196,74 @@ fn try_once(far: &Sshd, way: &Way, victim: Victim, moment: Duration) -> bool {
     // Packets have headers of a twentieth, and a few are sent twice.
     assert!(took <= (missing + TWICE) * 110 / 100, "{took} bytes for {missing}");
     was_there
+}
+
+/// Many small files, in their `version`, that have not just changed.
+fn plant_small(root: &Path, version: u64) {
+    for number in 0..SMALL_FILES {
+        let path = root.join(format!("d{}/f{number}", number % 7));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // The first half of each stays, so that patches are sent.
+        let content = [bytes(2_048, number), bytes(2_048, number ^ version << 32)].concat();
+        std::fs::write(&path, content).unwrap();
+        let past = std::time::UNIX_EPOCH + Duration::from_secs(1_100_000_000 + version);
+        std::fs::File::open(path).unwrap().set_modified(past).unwrap();
+    }
+}
+
+const SMALL_FILES: u64 = 400;
+
+/// The latest moment at which a command that moves them is killed.
+const SMALL_LATEST_MS: u64 = 1_000;
+
+/// Kills a sync of small files, which travel in steps, and completes it. Whether the kill came after
+/// the first and before the last of them.
+fn try_small_once(far: &Sshd, (way, source): (&Way, &Path), kill: (Victim, Duration)) -> bool {
+    let (victim, moment) = kill;
+    let (old, new) = (content(&way.destination), content(source));
+    let mut running = Running::start(far, way, &[]);
+    let ended = running.said.recv_timeout(moment);
+    let was_there = ended.is_err() && running.kill(far, victim);
+    let output = match ended {
+        Ok(_) => running.child.wait_with_output().unwrap(),
+        Err(_) => running.end(far).0,
+    };
+    assert!(!said(&output).contains("panicked"), "{}", said(&output));
+    let there = content(&way.destination);
+    let mut changed = 0;
+    for (path, content) in &new {
+        let now = there.get(path).expect("no file is missing for a moment");
+        changed += usize::from(now == content);
+        assert!(now == content || now == &old[path], "{} is a mixture", path.display());
+    }
+    println!("{:?}, {victim:?} after {moment:?}: {changed} of {SMALL_FILES}", way.words);
+    complete(far, way);
+    assert!(content(&way.destination) == new, "all is there, and nothing else");
+    was_there && (1..new.len()).contains(&changed)
+}
+
+#[test]
+fn of_small_files_of_which_any_part_is_killed_each_is_old_or_new_and_the_sync_is_completed() {
+    let kills = if std::env::var("GTP_LONG").as_deref() == Ok("1") { 60 } else { 6 };
+    let seed = seed();
+    println!("GTP_SEED={seed}, {kills} kills");
+    let mut dice = Dice(seed);
+    let far = Sshd::with_gtp();
+    let sources = [far.world.path("tree"), far.home("tree")];
+    let ways = ways(&far, "sync");
+    for (way, source) in ways.iter().zip(&sources) {
+        plant_small(source, 0);
+        complete(&far, way);
+    }
+    let mut amid = 0;
+    for number in 0..kills {
+        let victim = [Victim::Client, Victim::FarEnd, Victim::Ssh][number % 3];
+        let one = dice.below(2) as usize;
+        plant_small(&sources[one], 1 + number as u64);
+        let moment = Duration::from_millis(dice.below(SMALL_LATEST_MS));
+        amid += usize::from(try_small_once(&far, (&ways[one], &sources[one]), (victim, moment)));
+    }
+    println!("{amid} of {kills} kills came amid the steps");
 }
 
 fn kill_again_and_again(verb: &'static str) {

@@ -181,3 +181,46 @@ fn small_files_travel_in_steps_both_ways_unless_something_limits_the_rate() {
         }
     }
 }
+
+#[test]
+fn of_small_files_that_have_an_older_version_there_the_changed_parts_travel_both_ways() {
+    let far = Sshd::with_gtp();
+    let tree = far.world.path("tree");
+    let name = |n: usize| format!("d{}/f{n}", n % 3);
+    let settle = |n: usize, second: u64| {
+        let past = std::time::UNIX_EPOCH + std::time::Duration::new(1_100_000_000 + second, 5);
+        std::fs::File::open(tree.join(name(n))).unwrap().set_modified(past).unwrap();
+    };
+    let mut contents: Vec<Vec<u8>> = (0..20).map(|n| bytes(500 + 3_000 * n, n as u64)).collect();
+    let ways = [["-aX", "tree/", "far:t"], ["-aX", "far:t/", "back"]];
+    for round in 0..3 {
+        for (n, content) in contents.iter_mut().enumerate() {
+            match round {
+                0 => {}
+                1 => content.extend_from_slice(b"grown"),
+                _ => content[0] ^= 1,
+            }
+            write(&tree.join(name(n)), &content);
+            settle(n, round);
+        }
+        for (words, copy) in ways.iter().zip([far.home("t"), far.world.path("back")]) {
+            let end = summary(&far.expect(0, &[&words[..], &["--json"]].concat()));
+            assert_eq!(differences(&tree, &copy), "", "{words:?}");
+            let (bytes, moved) = (end["bytes"].as_u64(), end["moved_bytes"].as_u64().unwrap());
+            assert_eq!(bytes, Some(contents.iter().map(|content| content.len() as u64).sum()));
+            match round {
+                0 => assert!(Some(moved) >= bytes, "{words:?}: {end}"),
+                1 => assert!(moved <= 20 * 5 + 2_000, "{words:?}: {end}"),
+                _ => assert!(moved <= 20 * 1_024, "{words:?}: {end}"),
+            }
+        }
+    }
+    // Where whole files are asked for, they travel.
+    for (n, content) in contents.iter_mut().enumerate() {
+        content.extend_from_slice(b"more");
+        write(&tree.join(name(n)), &content);
+        settle(n, 9);
+    }
+    let end = summary(&far.expect(0, &["-aX", "-W", "--json", "tree/", "far:t"]));
+    assert_eq!(end["moved_bytes"], end["bytes"], "{end}");
+}

@@ -50,6 +50,7 @@ fn end(nodes_total: u64) -> Message {
         is_there: true,
         may_own: true,
         small_max: None,
+        patches: None,
         alone: None,
     })
 }
@@ -97,7 +98,7 @@ pub fn too_long_content() -> Lie {
     if let Some(Message::TreeEnd(end)) = lie.last_mut() {
         end.small_max = Some(65_536);
     }
-    let files = vec![SmallContent { content: Some(b"**".to_vec()) }];
+    let files = vec![SmallContent { content: Some(b"**".to_vec()), sums: None, kept: None }];
     lie.push(Message::Contents(Contents { files }));
     lie
 }

@@ -7,7 +7,8 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
 use gtp_store::replica::{
-    Asked, Deed, Dress, Keep, Node, NodeKind, Replica, SMALL_MAX, Seen, Surveyed,
+    Asked, Deed, Dress, Keep, Node, NodeKind, Patch, Replica, SMALL_MAX, Seen, Surveyed,
+    patch_hash, piece_sums,
 };
 use gtp_store::{BLOCK, Mtime, RelPath};
 use proptest::prelude::*;
@@ -130,6 +131,46 @@ fn a_file_that_a_step_writes_replaces_a_file_and_nothing_else_and_stays_if_the_s
     assert!(fs::read(at("a")).unwrap() == b"now" && at("d/f").exists());
     let left = fs::read_dir(at("")).unwrap().flatten().map(|entry| entry.file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("gtp-")));
+}
+
+#[test]
+fn a_patch_changes_only_what_was_seen_and_nothing_that_it_does_not_fit() {
+    let (dir, replica) = world();
+    let at = |name: &str| dir.path().join("t").join(name);
+    let (old, new) = (b"a".to_vec(), b"and more".to_vec());
+    let was = seen(&replica, "a");
+    let patched = |name: &str, was: Seen, meant: &[u8]| Deed::Patch {
+        path: path(name),
+        seen: was,
+        patch: Patch::of(&new, 1, &piece_sums(&old, &[0; 32]), &[0; 32]),
+        size: new.len(),
+        hash: patch_hash(meant),
+        mode: 0o600,
+        mtime: Mtime::new(1_000_000_000, 5).unwrap(),
+    };
+    for (name, was, meant) in [
+        ("a", was, &b"something else"[..]),
+        ("a", Seen::Link, &new),
+        ("a", Seen::File { size: 2, mtime: Mtime::new(0, 0).unwrap() }, &new),
+        ("d/f", was, &new),
+        ("file", was, &new),
+        ("out/x", was, &new),
+        ("gone", was, &new),
+    ] {
+        assert!(replica.apply(&patched(name, was, meant)).is_err(), "{name}");
+        assert!(is_whole(dir.path()), "{name}");
+    }
+    assert_eq!(
+        (fs::read(at("a")).unwrap(), fs::read(at("d/f")).unwrap()),
+        (old.clone(), b"f".into())
+    );
+    replica.apply(&patched("a", was, &new)).unwrap();
+    assert_eq!(
+        (fs::read(at("a")).unwrap(), fs::metadata(at("a")).unwrap().mode() & 0o777),
+        (new.clone(), 0o600)
+    );
+    // Now it is another one.
+    assert!(replica.apply(&patched("a", was, &new)).is_err());
 }
 
 #[test]

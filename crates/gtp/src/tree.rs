@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use gtp_net::client::{OwnTree, Purpose};
+pub use gtp_net::client::{OwnTree, Purpose, SmallAsked, SmallContents};
 use gtp_net::client::{Survey, TreeSession, Url};
 use gtp_net::flows::{Failure, FailureKind, next_change_shows};
 pub use gtp_net::flows::{When, read_small};
 use gtp_net::identity::Fingerprint;
 use gtp_store::replica::{
-    Asked, ChosenSink, Deed, Fault, Node, Replica, SUMMED_MAX, Seen, Summing, Surveyed,
+    Asked, ChosenSink, Deed, Fault, Node, Patch, Replica, SUMMED_MAX, Seen, Summing, Surveyed,
 };
 use gtp_store::{
     BLOCK, BlockSink, BlockSource, Destination, Existing, Export, FileSink, FileSource, Kind,
@@ -225,21 +225,37 @@ impl Tree {
         Ok(all)
     }
 
-    /// Returns the contents of small files, each if it is what was seen; `None` for one that is
-    /// not, or that the server does not tell.
+    /// Returns the contents of small files, each if it is what was seen.
     ///
     /// # Errors
     /// A [`Failure`] if the session breaks, or the server answers what was not asked.
     pub async fn contents(
         &self,
         host: &Host,
-        files: &[(RelPath, Seen)],
+        files: &[SmallAsked],
         when: When,
-    ) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+    ) -> Result<SmallContents, Failure> {
         let mut session = self.session(host).await?;
         let contents = session.contents(files, when).await?;
         self.rest(session);
         Ok(contents)
+    }
+
+    /// Returns for each small file what makes the new version, whose content is given, of the one
+    /// that was seen at the server; `None` if the server does not tell what that holds. Only a
+    /// server whose survey says so knows of this.
+    ///
+    /// # Errors
+    /// As [`Tree::contents`].
+    pub async fn patches(
+        &self,
+        host: &Host,
+        files: &[(RelPath, Seen, &[u8])],
+    ) -> Result<Vec<Option<Patch>>, Failure> {
+        let mut session = self.session(host).await?;
+        let patches = session.patches(files).await?;
+        self.rest(session);
+        Ok(patches)
     }
 
     /// Ends the session with the server, if there is one.

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueHint};
 
@@ -15,6 +16,7 @@ use super::plan::Rules;
 use super::side::Part;
 use crate::args::TransferArgs;
 use crate::cp::WayArgs;
+use crate::words;
 use gtp::replica::Asked;
 use gtp::{Failure, TimeStep};
 
@@ -100,10 +102,13 @@ pub struct SyncArgs {
     /// Remove at DST also what is left out
     #[arg(long)]
     pub delete_excluded: bool,
-    /// Sync again whenever SRC changes, until interrupted; SRC must be on this machine or behind a
-    /// login
+    /// Sync again whenever SRC changes, until interrupted
     #[arg(long, conflicts_with_all = ["dry_run", "files_from"])]
     pub watch: bool,
+    /// With --watch of a SRC at gtp://, which tells of no change: time between two comparisons
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = words::span,
+        requires = "watch")]
+    pub watch_every: Duration,
     /// Limit of the rate in KiB a second, or with K, M or G that unit: 10M; or limits by the time
     /// of day: "08:00,10M 18:00,off"
     #[arg(long, value_name = "RATE|TABLE")]

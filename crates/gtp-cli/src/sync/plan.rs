@@ -50,6 +50,15 @@ impl Item {
     }
 }
 
+/// A version of a file that another one replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replaced {
+    /// Its length in bytes.
+    pub size: u64,
+    /// When its content last changed.
+    pub mtime: Mtime,
+}
+
 /// Steps by which the destination becomes like the source, in the order of the fields.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -70,8 +79,8 @@ pub struct Plan {
     pub aged: Vec<Deed>,
     /// Files to be moved, with their sizes in bytes.
     pub files: BTreeMap<String, u64>,
-    /// Files to be moved of which another version is there, with that version's size in bytes.
-    pub replaced: HashMap<String, u64>,
+    /// Files to be moved of which another version is there, with what was seen of that.
+    pub replaced: HashMap<String, Replaced>,
     /// Symbolic links.
     pub links: Vec<Deed>,
     /// Further names of files.
@@ -324,7 +333,8 @@ impl<'a> Planner<'a> {
     fn move_file(&mut self, node: &Node, path: RelPath, there: Option<&Node>) {
         self.plan.files.insert(path.as_str().to_owned(), node.size);
         if let Some(there) = there {
-            self.plan.replaced.insert(path.as_str().to_owned(), there.size);
+            let replaced = Replaced { size: there.size, mtime: there.mtime };
+            self.plan.replaced.insert(path.as_str().to_owned(), replaced);
         }
         self.touch(path.as_str());
         self.plan.dressed.push(self.dress(node));

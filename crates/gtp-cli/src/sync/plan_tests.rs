@@ -213,7 +213,8 @@ fn what_cannot_be_kept_is_said_and_never_done() {
         | Deed::Link { .. }
         | Deed::HardLink { .. }
         | Deed::Dig { .. }
-        | Deed::Write { .. } => false,
+        | Deed::Write { .. }
+        | Deed::Patch { .. } => false,
     });
     assert!(dressed && plan.files.len() == 1);
     let mut there = tree(&["x"]);
@@ -283,7 +284,11 @@ fn carry_out(plan: &Plan, source: &[Node], there: &[Node]) -> Result<Vec<Node>, 
                 node.mtime = dress.mtime.unwrap_or(node.mtime);
                 node.mode = dress.mode.unwrap_or(node.mode);
             }
-            Deed::Move { .. } | Deed::HardLink { .. } | Deed::Dig { .. } | Deed::Write { .. } => {}
+            Deed::Move { .. }
+            | Deed::HardLink { .. }
+            | Deed::Dig { .. }
+            | Deed::Write { .. }
+            | Deed::Patch { .. } => {}
         }
         Ok(())
     };

@@ -6,10 +6,10 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gtp::replica::{Asked, Deed, Fault, Replica, Seen};
+use gtp::replica::{Asked, Deed, Fault, Patch, Replica, Seen};
 use gtp::tree::{
-    BlocksAsked, EarlySurvey, OwnTree, Purpose, Tree, When, read_small, survey_and_sum,
-    survey_name_here,
+    BlocksAsked, EarlySurvey, OwnTree, Purpose, SmallAsked, SmallContents, Tree, When, read_small,
+    survey_and_sum, survey_name_here,
 };
 use gtp::{Failure, FailureKind, Fingerprint, Host, RelPath, Survey, Url, Value};
 use tokio::sync::oneshot;
@@ -184,6 +184,20 @@ impl Here {
         tokio::task::spawn_blocking(move || survey_name_here(&replica, asked, only.as_ref()))
     }
 
+    /// The contents of small files, each if one is asked for and is what was seen.
+    pub async fn contents(
+        &self,
+        files: Vec<Option<(RelPath, Seen)>>,
+        when: When,
+    ) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+        let replica = Arc::clone(&self.replica);
+        let read = move |file: &Option<(RelPath, Seen)>| {
+            file.as_ref().and_then(|file| read_small(&replica, file, when))
+        };
+        let reading = tokio::task::spawn_blocking(move || files.iter().map(read).collect());
+        reading.await.map_err(other)
+    }
+
     async fn survey(&self, asked: Asked, only: Option<&RelPath>) -> Result<Survey, Failure> {
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
         let survey = begun.unwrap_or_else(|| self.start_survey(asked, only)).await;
@@ -299,20 +313,35 @@ impl Side {
     pub async fn contents(
         &self,
         host: &Host,
-        files: Vec<(RelPath, Seen)>,
+        files: Vec<SmallAsked>,
         when: When,
-    ) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+    ) -> Result<SmallContents, Failure> {
         if files.is_empty() {
-            return Ok(Vec::new());
+            return Ok(SmallContents::default());
         }
         match self {
             Side::Here(here) => {
-                let replica = Arc::clone(&here.replica);
-                let read = move |file: &(RelPath, Seen)| read_small(&replica, file, when);
-                let reading = tokio::task::spawn_blocking(move || files.iter().map(read).collect());
-                reading.await.map_err(other)
+                let files = files.into_iter().map(|asked| Some((asked.path, asked.seen)));
+                let files = here.contents(files.collect(), when).await?;
+                Ok(SmallContents { files, travelled: 0 })
             }
             Side::There(there) => there.tree.contents(host, &files, when).await,
+        }
+    }
+
+    /// What makes new versions of small files, whose contents are given, of those that were seen at
+    /// a server; nothing of a file that is here, or of which the server does not tell.
+    ///
+    /// # Errors
+    /// A [`Failure`] if a server cannot be asked.
+    pub async fn patches(
+        &self,
+        host: &Host,
+        files: &[(RelPath, Seen, &[u8])],
+    ) -> Result<Vec<Option<Patch>>, Failure> {
+        match self {
+            Side::There(there) if !files.is_empty() => there.tree.patches(host, files).await,
+            Side::Here(_) | Side::There(_) => Ok(vec![None; files.len()]),
         }
     }
 

@@ -5,7 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gtp::replica::{Deed, Dress, Seen};
+use gtp::replica::{Deed, Dress, Patch, Seen, patch_hash};
+use gtp::tree::SmallAsked;
 use gtp::{Mtime, RelPath};
 
 use super::plan::Plan;
@@ -23,6 +24,8 @@ pub struct Written {
 pub struct Small {
     path: RelPath,
     seen: Seen,
+    /// What was seen of the version that it replaces, if that is still so when the step comes.
+    older: Option<Seen>,
     mode: u32,
     mtime: Mtime,
 }
@@ -38,9 +41,14 @@ pub fn all_small(plan: &Plan, longest: u64) -> Vec<Small> {
 }
 
 impl Small {
-    /// The file as it was surveyed.
-    pub fn as_seen(&self) -> (RelPath, Seen) {
-        (self.path.clone(), self.seen)
+    /// What is asked of the file where it was surveyed.
+    pub fn asked(&self) -> SmallAsked {
+        SmallAsked { path: self.path.clone(), seen: self.seen, old: None }
+    }
+
+    /// The version that it replaces, as it was surveyed.
+    pub fn older(&self) -> Option<(RelPath, Seen)> {
+        Some((self.path.clone(), self.older?))
     }
 }
 
@@ -51,10 +59,15 @@ fn small_files(plan: &Plan) -> Vec<Small> {
         Some((deed.name(), (dress.mode?, dress.mtime?)))
     });
     let dressed: HashMap<&str, (u32, Mtime)> = dressed.collect();
+    let aged: HashSet<&str> = plan.aged.iter().map(Deed::name).collect();
+    let older = |path: &str| {
+        let older = plan.replaced.get(path).filter(|_| !aged.contains(path))?;
+        Some(Seen::File { size: older.size, mtime: older.mtime })
+    };
     let small = plan.files.iter().filter_map(|(path, size)| {
         let (mode, mtime) = *dressed.get(path.as_str())?;
         let seen = Seen::File { size: *size, mtime };
-        Some(Small { path: RelPath::new(path).ok()?, seen, mode, mtime })
+        Some(Small { path: RelPath::new(path).ok()?, seen, older: older(path), mode, mtime })
     });
     small.collect()
 }
@@ -84,10 +97,52 @@ pub fn take_out(plan: &mut Plan, small: Vec<Small>, contents: Vec<Option<Vec<u8>
     written
 }
 
+/// A file with what was seen of its older version, and its new content.
+pub type Renewed<'d> = (RelPath, Seen, &'d [u8]);
+
+/// Of steps that write files, those of which the version that they replace is worth a question, each
+/// with its place among the steps. If all content fits into what a connection sends at once, none is.
+pub fn worth_a_question<'d>(
+    deeds: &'d [Deed],
+    older: &HashMap<RelPath, Seen>,
+) -> Vec<(usize, Renewed<'d>)> {
+    let replacing = deeds.iter().enumerate().filter_map(|(place, deed)| {
+        let Deed::Write { path, content, .. } = deed else { return None };
+        Some((place, (path.clone(), *older.get(path)?, &content[..])))
+    });
+    let replacing: Vec<(usize, Renewed<'d>)> = replacing.collect();
+    let bytes: usize = replacing.iter().map(|(_, (_, _, content))| content.len()).sum();
+    if bytes > AT_ONCE { replacing } else { Vec::new() }
+}
+
+/// Makes a step that patches a file of one that writes it.
+pub fn patched(written: &Deed, seen: Seen, patch: Patch) -> Option<Deed> {
+    let Deed::Write { path, content, mode, mtime } = written else { return None };
+    let (size, hash, mode, mtime) = (content.len(), patch_hash(content), *mode, *mtime);
+    let is_shorter = patch.rest.len() + PATCH_BYTES < size;
+    is_shorter.then(|| Deed::Patch { path: path.clone(), seen, patch, size, hash, mode, mtime })
+}
+
+/// Bytes of content that these steps carry.
+pub fn carried(deeds: &[Deed]) -> u64 {
+    let bytes = deeds.iter().map(|deed| match deed {
+        Deed::Write { content, .. } => content.len(),
+        Deed::Patch { patch, .. } => patch.rest.len(),
+        _ => 0,
+    });
+    bytes.sum::<usize>() as u64
+}
+
 /// Whether attributes are to be set that a step which writes a file does not set.
 fn has_more(dress: &Dress) -> bool {
     dress.owner.is_some() || dress.xattrs.is_some() || dress.acls.is_some()
 }
+
+/// Bytes that a connection sends before the first answer: ten packets.
+const AT_ONCE: usize = 14_000;
+
+/// Bytes by which a step that patches is longer than one that writes as much.
+const PATCH_BYTES: usize = 64;
 
 /// The most bytes of all files that travel so. A connection that has just begun to send carries
 /// them in ten round trips or so.

@@ -20,11 +20,12 @@ use super::side::{Here, Side};
 use super::timeline::Timeline;
 use super::watched::Watched;
 use super::work::Work;
-use super::{Ends, SyncArgs, usage};
+use super::{Ends, SyncArgs};
 use crate::cp::operand::Operand;
 use crate::output;
 use crate::signals::Signals;
 use crate::verbs::{done, other};
+use crate::words;
 
 /// Runs rounds until the user ends it.
 ///
@@ -38,11 +39,14 @@ pub async fn run(
 ) -> Result<ExitCode, Failure> {
     let source = match &from {
         Operand::Local(source) => Some(&**source),
-        Operand::Remote(_) => None,
-        Operand::Address(_) => {
-            return Err(usage("--watch needs SRC on this machine or behind a login"));
-        }
+        Operand::Remote(_) | Operand::Address(_) => None,
     };
+    if let Operand::Address(_) = &from {
+        let every = words::say_seconds(args.watch_every.as_secs_f64());
+        output::aside(format_args!(
+            "gtp: a server tells of no change; both are compared every {every}"
+        ));
+    }
     let mut signals = Signals::take().map_err(other)?;
     let mut watch = source.map(Watch::begin).transpose()?;
     let mut rounds = Rounds::new(args, filter, (&from, &to), source);
@@ -136,7 +140,7 @@ impl<'a> Rounds<'a> {
             let (from, to) = (self.from.clone(), self.to.clone());
             let ends = self.ends.insert(Ends::find(self.args, from, to).await?);
             ends.refuse_backups(self.args)?;
-            if let (None, Some(far)) = (self.source, &ends.far) {
+            if let (Operand::Remote(_), Some(far)) = (self.from, &ends.far) {
                 far.watch().await?;
             }
         }
@@ -185,14 +189,18 @@ impl<'a> Rounds<'a> {
         wait
     }
 
-    /// Waits for the next round of a source at a far end.
+    /// Waits for the next round of a source elsewhere.
     async fn pause(&mut self, next: Next) {
-        let most = match next {
+        let most = match (next, self.from) {
             // The far end has failed, and nothing tells when it is back.
-            Next::After(wait) => return sleep(wait).await,
-            Next::ChangeOr(wait) => wait,
-            Next::Change => LOOK_SPAN,
+            (Next::After(wait), _) => return sleep(wait).await,
+            (Next::ChangeOr(wait), _) => wait,
+            // Nothing tells of a change at a server.
+            (Next::Change, Operand::Address(_)) => return sleep(self.args.watch_every).await,
+            (Next::Change, Operand::Local(_) | Operand::Remote(_)) => LOOK_SPAN,
         };
+        // However often a far end says that something has changed.
+        let least = sleep(LEAST_SPAN);
         let far = self.ends.as_mut().and_then(|ends| ends.far.as_mut());
         let changed = async {
             match far {
@@ -203,6 +211,7 @@ impl<'a> Rounds<'a> {
         };
         // After that time there is a round in any case.
         let _ = timeout(most, changed).await;
+        least.await;
     }
 
     async fn close(&mut self) {
@@ -267,6 +276,9 @@ impl<'a> Watch<'a> {
         let _ = timeout(most, changed).await;
     }
 }
+
+/// Time between two rounds at least if a far end says when they begin.
+const LEAST_SPAN: Duration = Duration::from_secs(1);
 
 /// Longest wait after a failed round.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(60);

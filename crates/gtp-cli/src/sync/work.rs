@@ -3,13 +3,13 @@
 //! Nothing is removed unless the source was read completely. Whatever cannot be done or kept is
 //! named, and the command then ends with code 12.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
 use gtp::replica::{Deed, Fault, Keep, Node, Seen};
-use gtp::tree::{BlocksAsked, Chosen, When, copy_here};
+use gtp::tree::{BlocksAsked, Chosen, SmallAsked, When, copy_here};
 use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, TimeStep, Transfer};
 use serde_json::json;
 
@@ -18,7 +18,7 @@ use super::filter::{Filter, Parted};
 use super::ignored::{self, Ignored};
 use super::plan::{Item, Plan, ancestors, plan};
 use super::side::{self, Here, Side, There};
-use super::small::{Small, Written, all_small, take_out};
+use super::small::{Small, Written, all_small, carried, patched, take_out, worth_a_question};
 use super::timeline::Timeline;
 use super::times;
 use super::{Ends, Single, SyncArgs, no_directory};
@@ -53,6 +53,8 @@ pub struct Work<'a> {
     early: Option<EarlyPut>,
     /// The longest file, in bytes, that a step can write at the server.
     small_max: Option<u64>,
+    /// Whether a step can make a new version of a small file of the one at the server.
+    patches: bool,
     /// Files that travelled in steps, and their bytes.
     written: (usize, u64),
 }
@@ -82,6 +84,7 @@ impl<'a> Work<'a> {
             moved_bytes: 0,
             early: None,
             small_max: None,
+            patches: false,
             written: (0, 0),
         }
     }
@@ -157,6 +160,7 @@ impl<'a> Work<'a> {
         let (from, to) = self.survey().await?;
         let owner = to.may_own;
         self.small_max = from.small_max.or(to.small_max);
+        self.patches = to.patches;
         let mut is_known = !args.ignore_files || self.read_ignored(&from).await?;
         if let Some(name) = &self.only {
             self.filter.only([name.as_str().to_owned()]);
@@ -218,9 +222,11 @@ impl<'a> Work<'a> {
                 return Err(other("--ignore-files: gtp there is too old to read them"));
             }
             Side::There(_) => {
-                let asked = found.iter().filter_map(|node| node.path.clone().zip(Seen::of(node)));
+                let asked = found.iter().filter_map(|node| {
+                    Some(SmallAsked { path: node.path.clone()?, seen: Seen::of(node)?, old: None })
+                });
                 let contents = self.source.contents(self.host, asked.collect(), When::Now).await?;
-                let mut contents = contents.into_iter();
+                let mut contents = contents.files.into_iter();
                 Ignored::read(found, |_| ignored::told(contents.next().flatten()))
             }
         };
@@ -349,12 +355,45 @@ impl<'a> Work<'a> {
             || matches!(args.transfer.udp, Udp::Only);
         let Some(longest) = self.small_max.filter(|_| !has_terms) else { return Ok(Vec::new()) };
         let small = all_small(plan, longest);
-        let seen = small.iter().map(Small::as_seen).collect();
-        let contents = self.source.contents(self.host, seen, When::Settled).await?;
-        let Written { deeds, bytes } = take_out(plan, small, contents);
+        let mut asked: Vec<SmallAsked> = small.iter().map(Small::asked).collect();
+        if let (Side::There(_), Side::Here(here)) = (self.source, self.destination) {
+            let older = small.iter().map(Small::older).collect();
+            let older = here.contents(older, When::Now).await?;
+            asked.iter_mut().zip(older).for_each(|(asked, older)| asked.old = older);
+        }
+        let contents = self.source.contents(self.host, asked, When::Settled).await?;
+        self.moved_bytes += contents.travelled;
+        let older = small.iter().filter_map(Small::older).collect();
+        let Written { mut deeds, bytes } = take_out(plan, small, contents.files);
         self.written = (deeds.len(), bytes);
-        self.moved_bytes += bytes;
+        if let (Side::Here(_), Side::There(_)) = (self.source, self.destination) {
+            self.patch(&mut deeds, &older).await?;
+            self.moved_bytes += carried(&deeds);
+        }
         Ok(deeds)
+    }
+
+    /// Makes of steps that write files in place of an older version there ones that carry only what
+    /// is not in that.
+    async fn patch(
+        &self,
+        deeds: &mut [Deed],
+        older: &HashMap<RelPath, Seen>,
+    ) -> Result<(), Failure> {
+        if !self.patches || self.args.whole_file {
+            return Ok(());
+        }
+        let (places, files): (Vec<usize>, Vec<_>) =
+            worth_a_question(deeds, older).into_iter().unzip();
+        let patches = self.destination.patches(self.host, &files).await?;
+        let seen: Vec<Seen> = files.into_iter().map(|(_, seen, _)| seen).collect();
+        for ((place, seen), patch) in places.into_iter().zip(seen).zip(patches) {
+            if let Some(patched) = patch.and_then(|patch| patched(&deeds[place], seen, patch)) {
+                deeds[place] = patched;
+            }
+        }
+        self.timeline.done("it is known which parts of small files differ");
+        Ok(())
     }
 
     /// Moves or removes what is in the way, and makes backups. Where that fails, nothing changes.
@@ -386,14 +425,26 @@ impl<'a> Work<'a> {
         let (tree, place) = (Arc::clone(&here.replica), Arc::clone(&place.replica));
         let kept = std::mem::take(&mut plan.kept);
         let keeping = tokio::task::spawn_blocking(move || {
-            let keep = |(path, to): &(RelPath, RelPath)| {
+            let (mut left, mut lacking) = (Vec::new(), BTreeMap::new());
+            for (path, to) in &kept {
                 let how = if aged.contains(path.as_str()) { Keep::Copy } else { Keep::Name };
-                tree.keep(path, &place, to, how).err().map(|fault| (path.to_string(), fault))
-            };
-            kept.iter().filter_map(keep).collect::<Vec<_>>()
+                match tree.keep(path, &place, to, how) {
+                    Ok(lacks) => {
+                        lacks.into_iter().for_each(|what| *lacking.entry(what).or_insert(0) += 1);
+                    }
+                    Err(fault) => left.push((path.to_string(), fault)),
+                }
+            }
+            (left, lacking)
         });
-        let (left, faults): (HashSet<String>, Vec<Fault>) =
-            keeping.await.map_err(other)?.into_iter().unzip();
+        let (left, lacking) = keeping.await.map_err(other)?;
+        for (what, number) in lacking {
+            let files = gtp_text::count(number, "backup");
+            output::aside(format_args!(
+                "gtp: --backup-dir: {what} of {files} cannot be kept there"
+            ));
+        }
+        let (left, faults): (HashSet<String>, Vec<Fault>) = left.into_iter().unzip();
         self.tell_faults(faults);
         plan.leave_beneath(&left);
         Ok(())
@@ -545,7 +596,7 @@ impl<'a> Work<'a> {
         let large = plan.files.iter().filter(|(_, size)| **size > gtp::BLOCK);
         let files = large.filter_map(|(path, size)| {
             // Values beyond the end of the older version are of no use.
-            let most = plan.replaced.get(path)?.div_ceil(gtp::BLOCK);
+            let most = plan.replaced.get(path)?.size.div_ceil(gtp::BLOCK);
             Some(BlocksAsked { path: RelPath::new(path).ok()?, size: *size, most })
         });
         self.source.block_values(self.host, files.collect()).await

@@ -5,7 +5,7 @@
 //! used.
 
 use gtp_proto::Revision;
-use gtp_store::replica::{Asked, Deed, Fault, LeftOut, Node, Seen};
+use gtp_store::replica::{Asked, Deed, Fault, LeftOut, Node, Patch, Seen};
 use gtp_store::{RelPath, Value};
 use tokio::io::DuplexStream;
 use tokio::time::timeout;
@@ -13,11 +13,13 @@ use tokio::time::timeout;
 use super::connect::{self, Granted, SKIPPED_MAX, Units, ask_at_once, open_message, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
-use crate::flows::tree::{BadTree, Gathered, pages, questions, wanted};
+use crate::flows::tree::{BadTree, Gathered, Question, pages, questions, size_of, wanted};
 use crate::flows::{Failure, FailureKind, When};
-use crate::messages::{BlocksWanted, DeedFault, Done, Message, Reason, TreePacked, Verb};
+use crate::messages::{
+    BlocksWanted, DeedFault, Done, Message, Reason, SmallContent, TreePacked, Verb,
+};
 
-pub use crate::flows::tree::OwnTree;
+pub use crate::flows::tree::{OwnTree, SmallAsked};
 
 /// What a tree holds.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +34,8 @@ pub struct Survey {
     pub may_own: bool,
     /// The longest content, in bytes, of a file that a step can write there; `None` if none can.
     pub small_max: Option<u64>,
+    /// Whether a step can make a new version of a small file of the older one.
+    pub patches: bool,
     /// The name of what is at the path, if that is a file or link: the tree's own directory is the
     /// one that holds it, and nothing else in it was told.
     pub alone: Option<RelPath>,
@@ -161,7 +165,10 @@ impl TreeSession {
                         Some(true) => Some(alone(&nodes)?),
                         Some(false) | None => None,
                     };
-                    return Ok(Survey { nodes, left_out, is_there, may_own, small_max, alone });
+                    let patches = end.patches == Some(true);
+                    let survey =
+                        Survey { nodes, left_out, is_there, may_own, small_max, patches, alone };
+                    return Ok(survey);
                 }
                 Message::Fault(fault) => match &fault.path {
                     Some(path) if left_out.len() < SKIPPED_MAX => {
@@ -255,20 +262,69 @@ impl TreeSession {
         Ok(values)
     }
 
-    /// Returns the contents of small files; `None` for one that is not what was seen, or that the
-    /// server does not tell.
+    /// Returns the contents of small files, in their order.
     ///
     /// # Errors
     /// As [`TreeSession::block_values`].
     pub async fn contents(
         &mut self,
-        files: &[(RelPath, Seen)],
+        files: &[SmallAsked],
         when: When,
-    ) -> Result<Vec<Option<Vec<u8>>>, Failure> {
-        let pages = questions(files, when);
+    ) -> Result<SmallContents, Failure> {
+        let what = match files.iter().any(|file| file.old.is_some()) {
+            true => Question::Rests(when, OwnTree::draw_key()),
+            false => Question::Contents(when),
+        };
+        let mut all = SmallContents::default();
+        let mut asked = files.iter();
+        self.ask_small(files, what, |told| {
+            let content = asked.next().map(|asked| all.content(asked, told)).transpose()?;
+            all.files.push(content.flatten());
+            Ok(())
+        })
+        .await?;
+        Ok(all)
+    }
+
+    /// Returns for each small file what makes the new version, whose content is given, of the one
+    /// that was seen at the server; `None` if the server does not tell what that holds.
+    ///
+    /// # Errors
+    /// As [`TreeSession::block_values`].
+    pub async fn patches(
+        &mut self,
+        files: &[(RelPath, Seen, &[u8])],
+    ) -> Result<Vec<Option<Patch>>, Failure> {
+        let key = OwnTree::draw_key();
+        let asked = |(path, seen, _): &(RelPath, Seen, &[u8])| SmallAsked {
+            path: path.clone(),
+            seen: *seen,
+            old: None,
+        };
+        let asked: Vec<SmallAsked> = files.iter().map(asked).collect();
+        let mut patches = Vec::with_capacity(files.len());
+        let mut contents = files.iter();
+        self.ask_small(&asked, Question::Sums(key), |told| {
+            let patch = contents.next().zip(told.sums).map(|((_, seen, new), sums)| {
+                Patch::of(new, size_of(*seen), sums.as_chunks().0, &key)
+            });
+            patches.push(patch);
+            Ok(())
+        })
+        .await?;
+        Ok(patches)
+    }
+
+    /// Asks for something of small files, and hands on what is told of each, in their order.
+    async fn ask_small(
+        &mut self,
+        files: &[SmallAsked],
+        what: Question,
+        mut take: impl FnMut(SmallContent) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let pages = questions(files, what);
         let mut asked = pages.iter().map(|page| page.files.len()).collect::<Vec<_>>().into_iter();
-        let (answers, mut contents) = (asked.len(), Vec::with_capacity(files.len()));
-        let mut seen = files.iter().map(|(_, seen)| *seen);
+        let answers = asked.len();
         let said = pages.into_iter().map(Message::ContentsWanted);
         let heard =
             self.channel.converse::<Failure>(said, self.terms.patience, answers, |message| {
@@ -277,16 +333,9 @@ impl TreeSession {
                     Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
                     other => return Err(unexpected(&other)),
                 };
-                // Before any is kept: together they have no other limit than the sizes seen.
-                if !told.iter().zip(&mut seen).all(|(file, seen)| is_as_seen(&file.content, seen)) {
-                    let text = "contents of other lengths than the files have".into();
-                    return Err(ControlError::Unexpected(text).into());
-                }
-                contents.extend(told.into_iter().map(|file| file.content));
-                Ok(())
+                told.into_iter().try_for_each(&mut take)
             });
-        heard.await?;
-        Ok(contents)
+        heard.await
     }
 
     /// Shows the server that this end lives, until `until` ends.
@@ -357,13 +406,35 @@ fn faults_of(message: Message, done: &[Deed]) -> Result<Vec<Fault>, Failure> {
     faults.into_iter().map(of_step).collect()
 }
 
-/// Whether content is as long as the file that was seen, or is not told.
-fn is_as_seen(content: &Option<Vec<u8>>, seen: Seen) -> bool {
-    let wanted = match seen {
-        Seen::File { size, .. } => Some(size),
-        Seen::Dir | Seen::Link => None,
-    };
-    content.as_ref().is_none_or(|content| wanted == Some(content.len() as u64))
+/// Contents of small files.
+#[derive(Clone, Debug, Default)]
+pub struct SmallContents {
+    /// Each; `None` for one that is not what was seen, or that is not told.
+    pub files: Vec<Option<Vec<u8>>>,
+    /// Bytes of them that have travelled.
+    pub travelled: u64,
+}
+
+impl SmallContents {
+    /// The content of a file, from what was told of it. Together they have no other limit than the
+    /// sizes seen.
+    fn content(
+        &mut self,
+        SmallAsked { seen, old, .. }: &SmallAsked,
+        told: SmallContent,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(rest) = told.content else { return Ok(None) };
+        self.travelled += rest.len() as u64;
+        let size = usize::try_from(size_of(*seen)).unwrap_or(usize::MAX);
+        let content = match told.kept {
+            None => Some(rest).filter(|content| content.len() == size),
+            Some(kept) => Patch { kept, rest }.apply(old.as_deref().unwrap_or_default(), size),
+        };
+        content.map(Some).ok_or_else(|| {
+            let text = "contents of other lengths than the files have".into();
+            ControlError::Unexpected(text).into()
+        })
+    }
 }
 
 /// What ends a session.

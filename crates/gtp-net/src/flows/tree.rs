@@ -5,14 +5,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gtp_store::replica::{Asked, Deed, DirSum, Dress, Node, NodeKind as Kind, Seen, Xattr};
+use gtp_store::replica::{
+    Asked, Deed, DirSum, Dress, Node, NodeKind as Kind, Patch, Seen, Xattr, piece_sums,
+};
 use gtp_store::{Mtime, RelPath, Value};
 
 use crate::flows::When;
 use crate::messages::{
     CONTENTS_BYTES_MAX, CONTENTS_PER_PAGE, ContentsWanted, DEEDS_PER_PAGE, Deeds, ENTRIES_MAX,
-    Moment, NodeKind, PATHS_MAX, Roots, SmallFile, TREE_EXTRAS_MAX, TREE_SUMS_MAX, TreeAlike,
-    TreeDeed, TreeNode, TreePage, TreeSeen, TreeSums, TreeWanted, TreeXattr, XattrList, printable,
+    Moment, NodeKind, OwnPieces, PATHS_MAX, Roots, SmallFile, TREE_EXTRAS_MAX, TREE_SUMS_MAX,
+    TreeAlike, TreeDeed, TreeNode, TreePage, TreeSeen, TreeSums, TreeWanted, TreeXattr, XattrList,
+    printable,
 };
 
 /// Why a survey is refused.
@@ -305,6 +308,7 @@ fn deed_bytes(deed: &Deed) -> usize {
             lists.map(|(name, value)| name.len() + value.len() + 16).sum()
         }
         Deed::Write { content, .. } => content.len(),
+        Deed::Patch { patch, .. } => patch.rest.len() + 64,
         Deed::MakeDir { .. } | Deed::Remove { .. } | Deed::Dig { .. } => 0,
     };
     deed.name().len() + more + 96
@@ -334,22 +338,71 @@ fn seen(wire: TreeSeen) -> Result<Seen, BadTree> {
     }
 }
 
-/// Questions for the contents of files, in pages that may be sent.
-pub(crate) fn questions(files: &[(RelPath, Seen)], when: When) -> Vec<ContentsWanted> {
+/// A small file of which something is asked.
+#[derive(Clone, Debug)]
+pub struct SmallAsked {
+    /// Its path beneath the tree.
+    pub path: RelPath,
+    /// What was seen there.
+    pub seen: Seen,
+    /// The older version that this end has; what both have in common need not travel.
+    pub old: Option<Vec<u8>>,
+}
+
+/// What is asked of small files.
+#[derive(Clone, Copy)]
+pub(crate) enum Question {
+    /// Their contents.
+    Contents(When),
+    /// What makes them of this end's older versions, whose pieces are summed up with this key.
+    Rests(When, [u8; 32]),
+    /// Sums of their pieces, made with this key.
+    Sums([u8; 32]),
+}
+
+impl Question {
+    /// A page without files.
+    fn page(self) -> ContentsWanted {
+        let (when, key) = match self {
+            Question::Contents(when) => (when, None),
+            Question::Rests(when, key) => (when, Some(key)),
+            Question::Sums(key) => (When::Now, Some(key)),
+        };
+        let (files, settled) = (Vec::new(), when == When::Settled);
+        ContentsWanted { files, settled, key: key.map(|key| key.to_vec()) }
+    }
+
+    /// A file of it.
+    fn file(self, SmallAsked { path, seen, old }: &SmallAsked) -> SmallFile {
+        let own = match self {
+            Question::Contents(_) | Question::Sums(_) => None,
+            Question::Rests(_, key) => {
+                let old = old.as_deref().unwrap_or_default();
+                let size = u32::try_from(old.len()).unwrap_or(u32::MAX);
+                Some(OwnPieces { size, sums: piece_sums(old, &key).concat() })
+            }
+        };
+        SmallFile { path: bytes_of(path), seen: seen_to_wire(*seen), own }
+    }
+}
+
+/// Questions for small files, in pages that may be sent.
+pub(crate) fn questions(files: &[SmallAsked], what: Question) -> Vec<ContentsWanted> {
     let mut pages: Vec<ContentsWanted> = Vec::new();
-    let (mut names, mut contents) = (0, 0);
-    for (path, seen) in files {
-        let (name, content) = (path.as_str().len() + 64, size_of(*seen));
+    let (mut room, mut contents) = (0, 0);
+    for asked in files {
+        let file = what.file(asked);
+        let said = file.path.len() + file.own.as_ref().map_or(0, |own| own.sums.len()) + 80;
+        let content = size_of(asked.seen);
         let is_full = pages.last().is_none_or(|page| page.files.len() == CONTENTS_PER_PAGE);
-        if is_full || name > names || content > contents {
-            let settled = when == When::Settled;
-            pages.push(ContentsWanted { files: Vec::new(), settled });
-            (names, contents) = (QUESTION_BYTES, CONTENTS_BYTES_MAX as u64);
+        if is_full || said > room || content > contents {
+            pages.push(what.page());
+            (room, contents) = (QUESTION_BYTES, CONTENTS_BYTES_MAX as u64);
         }
-        names = names.saturating_sub(name);
+        room = room.saturating_sub(said);
         contents = contents.saturating_sub(content);
         if let Some(page) = pages.last_mut() {
-            page.files.push(SmallFile { path: bytes_of(path), seen: seen_to_wire(*seen) });
+            page.files.push(file);
         }
     }
     pages
@@ -358,7 +411,8 @@ pub(crate) fn questions(files: &[(RelPath, Seen)], when: When) -> Vec<ContentsWa
 /// Bytes of a question for contents.
 const QUESTION_BYTES: usize = 48 << 10;
 
-fn size_of(seen: Seen) -> u64 {
+/// The length of a file in bytes; 0 for others.
+pub(crate) fn size_of(seen: Seen) -> u64 {
     match seen {
         Seen::File { size, .. } => size,
         Seen::Dir | Seen::Link => 0,
@@ -392,6 +446,16 @@ fn deed_to_wire(deed: &Deed) -> TreeDeed {
             let (content, mtime) = (content.clone(), moment(*mtime));
             TreeDeed::Write { path, content, mode: *mode, mtime }
         }
+        Deed::Patch { seen, patch, size, hash, mode, mtime, .. } => TreeDeed::Patch {
+            path,
+            seen: seen_to_wire(*seen),
+            kept: patch.kept,
+            rest: patch.rest.clone(),
+            size: u32::try_from(*size).unwrap_or(u32::MAX),
+            hash: hash.to_vec(),
+            mode: *mode,
+            mtime: moment(*mtime),
+        },
         Deed::Dress(dress) => {
             let list = |all: &Option<Vec<Xattr>>| {
                 all.as_ref().map(|all| XattrList { all: all.iter().map(xattr_to_wire).collect() })
@@ -427,6 +491,12 @@ pub(crate) fn deed(wire: TreeDeed) -> Result<Deed, BadTree> {
         TreeDeed::Dig { path } => Deed::Dig { path: name(&path)? },
         TreeDeed::Write { path, content, mode, mtime: time } => {
             Deed::Write { path: name(&path)?, content, mode, mtime: mtime(time)? }
+        }
+        TreeDeed::Patch { path, seen: was, kept, rest, size, hash, mode, mtime: time } => {
+            let (patch, size) = (Patch { kept, rest }, size as usize);
+            let hash = hash.first_chunk().copied().unwrap_or_default();
+            let (path, seen, mtime) = (name(&path)?, seen(was)?, mtime(time)?);
+            Deed::Patch { path, seen, patch, size, hash, mode, mtime }
         }
         TreeDeed::Dress { path: at, mode, mtime: time, uid, gid, xattrs: of_user, acls } => {
             Deed::Dress(Dress {
@@ -554,6 +624,15 @@ mod tests {
             Deed::HardLink { path: path(), to: path() },
             Deed::Dig { path: path() },
             Deed::Write { path: path(), content: vec![1, 0, 2], mode: 0o640, mtime: time },
+            Deed::Patch {
+                path: path(),
+                seen: was,
+                patch: Patch { kept: 5, rest: vec![9] },
+                size: 4,
+                hash: [3; 16],
+                mode: 0o600,
+                mtime: time,
+            },
             Deed::Dress(Dress {
                 path: Some(path()),
                 mode: Some(0o640),

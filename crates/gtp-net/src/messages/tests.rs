@@ -206,11 +206,29 @@ fn deed() -> impl Strategy<Value = TreeDeed> {
         (path(), proptest::collection::vec(any::<u8>(), 0..200), 0..=0o777_u32, moment()).prop_map(
             |(path, content, mode, mtime)| TreeDeed::Write { path, content, mode, mtime }
         ),
+        patch(),
         dress.prop_map(|(path, mode, mtime, owner, xattrs, acls)| {
             let (uid, gid) = (owner.map(|o| o.0), owner.map(|o| o.1));
             TreeDeed::Dress { path, mode, mtime, uid, gid, xattrs, acls }
         }),
     ]
+}
+
+fn patch() -> impl Strategy<Value = TreeDeed> {
+    let rest = proptest::collection::vec(any::<u8>(), 0..200);
+    let size = 0..=SMALL_MAX as u32;
+    let about = (0..=0o777_u32, moment(), any::<[u8; 16]>());
+    (path(), seen(), any::<u64>(), rest, size, about).prop_map(
+        |(path, seen, kept, rest, size, (mode, mtime, hash))| {
+            let hash = hash.to_vec();
+            TreeDeed::Patch { path, seen, kept, rest, size, hash, mode, mtime }
+        },
+    )
+}
+
+fn own_pieces() -> impl Strategy<Value = OwnPieces> {
+    let sums = proptest::collection::vec(any::<[u8; 8]>(), 0..=64);
+    (0..=SMALL_MAX as u32, sums).prop_map(|(size, sums)| OwnPieces { size, sums: sums.concat() })
 }
 
 fn sums() -> impl Strategy<Value = TreeSums> {
@@ -231,6 +249,28 @@ fn tree_page() -> impl Strategy<Value = TreePage> {
         .prop_map(|(nodes, alike)| TreePage { nodes, alike })
 }
 
+fn contents_wanted() -> impl Strategy<Value = Message> {
+    let file = (path(), seen(), proptest::option::of(own_pieces()))
+        .prop_map(|(path, seen, own)| SmallFile { path, seen, own });
+    (proptest::collection::vec(file, 1..5), any::<(bool, Option<[u8; 32]>)>()).prop_map(
+        |(files, (settled, key))| {
+            let key = key.map(|key| key.to_vec());
+            Message::ContentsWanted(ContentsWanted { files, settled, key })
+        },
+    )
+}
+
+fn contents() -> impl Strategy<Value = Message> {
+    let file = any::<(Option<[u8; 9]>, Option<[u8; 16]>, Option<u64>)>().prop_map(
+        |(content, sums, kept)| SmallContent {
+            content: content.map(|bytes| bytes.to_vec()),
+            sums: sums.map(|bytes| bytes.to_vec()),
+            kept,
+        },
+    );
+    proptest::collection::vec(file, 1..5).prop_map(|files| Message::Contents(Contents { files }))
+}
+
 fn of_tree() -> impl Strategy<Value = Message> {
     let faults =
         (0..DEEDS_PER_PAGE as u32, text()).prop_map(|(index, text)| DeedFault { index, text });
@@ -246,24 +286,16 @@ fn of_tree() -> impl Strategy<Value = Message> {
         tree_page().prop_map(|page| Message::TreePacked(TreePacked(page))),
         (0..=ENTRIES_MAX, any::<(bool, bool, Option<u32>, Option<bool>)>()).prop_map(
             |(nodes_total, (is_there, may_own, small_max, alone))| {
-                Message::TreeEnd(TreeEnd { nodes_total, is_there, may_own, small_max, alone })
+                let end =
+                    TreeEnd { nodes_total, is_there, may_own, small_max, alone, patches: alone };
+                Message::TreeEnd(end)
             }
         ),
         proptest::collection::vec(deed(), 1..5).prop_map(|deeds| Message::Deeds(Deeds { deeds })),
         proptest::collection::vec(faults, 0..5)
             .prop_map(|faults| Message::DeedsDone(DeedsDone { faults })),
-        (proptest::collection::vec((path(), seen()), 1..5), any::<bool>()).prop_map(
-            |(files, settled)| {
-                let file = |(path, seen)| SmallFile { path, seen };
-                let files = files.into_iter().map(file).collect();
-                Message::ContentsWanted(ContentsWanted { files, settled })
-            }
-        ),
-        proptest::collection::vec(proptest::option::of(any::<[u8; 9]>()), 1..5).prop_map(|files| {
-            let content = |bytes: [u8; 9]| bytes.to_vec();
-            let file = |bytes: Option<[u8; 9]>| SmallContent { content: bytes.map(content) };
-            Message::Contents(Contents { files: files.into_iter().map(file).collect() })
-        }),
+        contents_wanted(),
+        contents(),
         (path(), 0..=CONTENT_MAX, 0..=CONTENT_MAX).prop_map(|(path, size, first)| {
             Message::BlocksWanted(BlocksWanted { path, size, first })
         }),

@@ -6,6 +6,7 @@
 //! a single name is one.
 
 use gtp_store::RelPath;
+use gtp_store::replica::PIECE;
 use minicbor::decode::Error as DecodeError;
 use minicbor::encode::{Error as EncodeError, Write};
 use minicbor::{Decode, Decoder, Encode, Encoder};
@@ -181,6 +182,10 @@ pub struct TreeEnd {
     /// it.
     #[n(4)]
     pub alone: Option<bool>,
+    /// Whether the server tells sums of the pieces of small files and takes
+    /// [`TreeDeed::Patch`]; if absent, it does neither.
+    #[n(5)]
+    pub patches: Option<bool>,
 }
 
 /// One name of a tree.
@@ -374,6 +379,34 @@ pub enum TreeDeed {
         #[n(3)]
         mtime: Moment,
     },
+    /// Makes a new version of a file of the older one; only to a server that has said so.
+    #[n(8)]
+    Patch {
+        /// Where.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        path: Vec<u8>,
+        /// What was seen there.
+        #[n(1)]
+        seen: TreeSeen,
+        /// The pieces of the older version that stay, one bit each.
+        #[n(2)]
+        kept: u64,
+        /// What is not in them, at most [`SMALL_MAX`] bytes.
+        #[cbor(n(3), with = "minicbor::bytes")]
+        rest: Vec<u8>,
+        /// Bytes of the new version, at most [`SMALL_MAX`].
+        #[n(4)]
+        size: u32,
+        /// The first 16 bytes of its BLAKE3 hash.
+        #[cbor(n(5), with = "minicbor::bytes")]
+        hash: Vec<u8>,
+        /// Permission bits, 0o777 at most.
+        #[n(6)]
+        mode: u32,
+        /// The time of the last change of content.
+        #[n(7)]
+        mtime: Moment,
+    },
 }
 
 /// Extended attributes of one node.
@@ -463,6 +496,10 @@ pub struct ContentsWanted {
     /// told.
     #[n(1)]
     pub settled: bool,
+    /// With which sums of pieces are made, 32 bytes. If it is given, sums are told in place of
+    /// contents; and of a file of which the client has said sums, what makes it of the client's.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub key: Option<Vec<u8>>,
 }
 
 /// A small file as it was surveyed.
@@ -475,6 +512,22 @@ pub struct SmallFile {
     /// What was seen there.
     #[n(1)]
     pub seen: TreeSeen,
+    /// Sums of 8 bytes of the pieces of the older version that the client has, which is `size`
+    /// bytes long.
+    #[n(2)]
+    pub own: Option<OwnPieces>,
+}
+
+/// An older version of a small file.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct OwnPieces {
+    /// Its length in bytes, at most [`SMALL_MAX`].
+    #[n(0)]
+    pub size: u32,
+    /// One sum of 8 bytes for each of its pieces.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub sums: Vec<u8>,
 }
 
 /// Server to client: the contents that [`ContentsWanted`] asks for, in that order.
@@ -487,19 +540,30 @@ pub struct Contents {
 }
 
 /// The content of a small file.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct SmallContent {
     /// All that it holds; absent if it is not what was seen, or cannot be told.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub content: Option<Vec<u8>>,
+    /// Sums of its pieces, 8 bytes each.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub sums: Option<Vec<u8>>,
+    /// The pieces of the client's older version that stay, one bit each; `content` is the rest then.
+    #[n(2)]
+    pub kept: Option<u64>,
 }
 
 impl ContentsWanted {
     pub(super) fn check(&self) -> Result<(), Malformed> {
         within(self.files.len(), 1..=CONTENTS_PER_PAGE, "number of files")?;
+        within(self.key.as_ref().map_or(32, Vec::len), 32..=32, "length of a key")?;
         self.files.iter().try_for_each(|file| {
             file.seen.check()?;
+            if let Some(own) = &file.own {
+                within(own.size as usize, 0..=SMALL_MAX, "length of a file's content")?;
+                check_sums(&own.sums)?;
+            }
             check_path(&file.path)
         })
     }
@@ -511,6 +575,7 @@ impl Contents {
         let lengths = self.files.iter().map(|file| file.content.as_ref().map_or(0, Vec::len));
         let bytes = lengths.clone().sum::<usize>();
         within(bytes, 0..=CONTENTS_BYTES_MAX, "length of all contents")?;
+        self.files.iter().filter_map(|file| file.sums.as_deref()).try_for_each(check_sums)?;
         within(lengths.max().unwrap_or(0), 0..=SMALL_MAX, "length of a file's content")
     }
 }
@@ -608,6 +673,15 @@ impl TreeDeed {
                 mtime.check()?;
                 check_path(path)
             }
+            TreeDeed::Patch { path, seen, rest, size, hash, mode, mtime, .. } => {
+                seen.check()?;
+                within(rest.len(), 0..=SMALL_MAX, "length of a file's content")?;
+                within(*size as usize, 0..=SMALL_MAX, "length of a file's content")?;
+                within(hash.len(), 16..=16, "length of a hash")?;
+                within(*mode, 0..=0o777, "mode")?;
+                mtime.check()?;
+                check_path(path)
+            }
         }
     }
 }
@@ -642,6 +716,12 @@ impl BlockValues {
         within(self.values.0.len(), 0..=ROOTS_PER_PAGE, "number of values")?;
         check_path(&self.path)
     }
+}
+
+/// Whether these are sums of the pieces of a small file.
+fn check_sums(sums: &[u8]) -> Result<(), Malformed> {
+    within(sums.len() % 8, 0..=0, "rest of a sum")?;
+    within(sums.len(), 0..=8 * (SMALL_MAX / PIECE), "length of sums")
 }
 
 fn check_xattrs(all: &[TreeXattr]) -> Result<(), Malformed> {

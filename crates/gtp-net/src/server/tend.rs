@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gtp_store::RelPath;
-use gtp_store::replica::{Asked, DirSum, LeftOut, Node, Replica, SUMMED_MAX, Summing, Surveyed};
+use gtp_store::replica::{
+    Asked, DirSum, LeftOut, Node, Patch, Replica, SUMMED_MAX, Summing, Surveyed, piece_sums,
+};
 use rustix::io::Errno;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinError;
@@ -24,9 +26,9 @@ use crate::flows::tree::{asked, deed, holder, name, node_bytes, node_to_wire, sm
 use crate::flows::{Failure, FailureKind, When, read_small};
 use crate::messages::{
     AlikeList, BlockValues, BlocksWanted, CONTENTS_BYTES_MAX, Contents, ContentsWanted, DeedFault,
-    Deeds, DeedsDone, ENTRIES_MAX, EntryKind, Fault, Message, PATH_MAX, PeerText, ROOTS_PER_PAGE,
-    Reason, Roots, SMALL_MAX, SmallContent, SmallFile, TreeAlike, TreeDeed, TreeEnd, TreeNode,
-    TreeOwner, TreePacked, TreePage, TreeSums, TreeWanted, Verb, printable,
+    Deeds, DeedsDone, ENTRIES_MAX, EntryKind, Fault, Message, OwnPieces, PATH_MAX, PeerText,
+    ROOTS_PER_PAGE, Reason, Roots, SMALL_MAX, SmallContent, SmallFile, TreeAlike, TreeDeed,
+    TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSums, TreeWanted, Verb, printable,
 };
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
@@ -227,7 +229,7 @@ fn change(wire: &TreeDeed) -> Change {
         TreeDeed::HardLink { path, to } => ("hard_link", path, Some(to)),
         TreeDeed::Dig { path } => ("punch_holes", path, None),
         TreeDeed::Dress { path, .. } => ("attributes", path, None),
-        TreeDeed::Write { path, .. } => ("write", path, None),
+        TreeDeed::Write { path, .. } | TreeDeed::Patch { path, .. } => ("write", path, None),
     };
     Change { what, path: printable(path), to: to.map(|to| printable(to)), failure: None }
 }
@@ -241,19 +243,38 @@ fn block_values(replica: &Replica, wanted: &BlocksWanted) -> BlockValues {
     BlockValues { path: wanted.path.clone(), first: wanted.first, values }
 }
 
-/// The contents of small files that are what the client has seen, as far as they fit into a
-/// message.
+/// The contents of small files that are what the client has seen, or what is asked of them instead,
+/// as far as they fit into a message.
 fn contents(replica: &Replica, wanted: &ContentsWanted) -> Contents {
     let mut room = CONTENTS_BYTES_MAX;
     let when = if wanted.settled { When::Settled } else { When::Now };
-    let content = |file: &SmallFile| {
-        let small = small_file(file).ok()?;
-        let content = read_small(replica, &small, when).filter(|content| content.len() <= room)?;
-        room -= content.len();
-        Some(content)
+    let key: Option<[u8; 32]> = wanted.key.as_deref().and_then(|key| key.try_into().ok());
+    let told = |file: &SmallFile| {
+        let content = read_small(replica, &small_file(file).ok()?, when)?;
+        let told = told_of(content, file.own.as_ref(), key.as_ref());
+        let bytes = told.content.as_ref().map_or(0, Vec::len);
+        room = room.checked_sub(bytes)?;
+        Some(told)
     };
-    let contents = wanted.files.iter().map(content);
-    Contents { files: contents.map(|content| SmallContent { content }).collect() }
+    let files = wanted.files.iter().map(told).map(Option::unwrap_or_default);
+    Contents { files: files.collect() }
+}
+
+/// What is told of a small file: its content; with a key, sums of its pieces, or of the client's
+/// older version what is not in that.
+fn told_of(content: Vec<u8>, own: Option<&OwnPieces>, key: Option<&[u8; 32]>) -> SmallContent {
+    match (key, own) {
+        (None, _) => SmallContent { content: Some(content), ..SmallContent::default() },
+        (Some(key), None) => {
+            let sums = piece_sums(&content, key).concat();
+            SmallContent { sums: Some(sums), ..SmallContent::default() }
+        }
+        (Some(key), Some(own)) => {
+            let patch = Patch::of(&content, own.size.into(), own.sums.as_chunks().0, key);
+            let (content, kept) = (Some(patch.rest), Some(patch.kept));
+            SmallContent { content, kept, ..SmallContent::default() }
+        }
+    }
 }
 
 /// Sends a survey as the walk goes.
@@ -406,6 +427,7 @@ impl Telling {
                     may_own: Replica::may_own(),
                     small_max: u32::try_from(SMALL_MAX).ok(),
                     alone: self.is_alone.then_some(true),
+                    patches: Some(true),
                 })
             }
             Err(Errno::LOOP | Errno::NOTDIR) => {

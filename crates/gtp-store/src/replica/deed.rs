@@ -4,6 +4,7 @@
 //! whoever carries it out can refuse when that is no longer so. Nothing here touches a file.
 
 use super::node::{Node, NodeKind, Xattr};
+use super::pieces::Patch;
 use crate::manifest::Mtime;
 use crate::name::RelPath;
 
@@ -65,6 +66,31 @@ pub enum Deed {
         /// The time of the last change of content.
         mtime: Mtime,
     },
+    /// The same for a file of which an older version is there, if it is what was seen.
+    Patch {
+        /// Where.
+        path: RelPath,
+        /// What was seen there.
+        seen: Seen,
+        /// What makes the new version of it.
+        patch: Patch,
+        /// Bytes of the new version: [`SMALL_MAX`] at most.
+        size: usize,
+        /// The first bytes of its BLAKE3 hash.
+        hash: PatchHash,
+        /// Permission bits, 0o777 at most.
+        mode: u32,
+        /// The time of the last change of content.
+        mtime: Mtime,
+    },
+}
+
+/// By which the file that a patch has made is known to be the one that was meant.
+pub type PatchHash = [u8; 16];
+
+/// The hash of the content of a file that a patch makes.
+pub fn patch_hash(content: &[u8]) -> PatchHash {
+    blake3::hash(content).as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
 /// The most bytes of a small file, which a step can write; longer files are moved by transfers.
@@ -125,7 +151,8 @@ impl Deed {
             | Deed::Link { path, .. }
             | Deed::HardLink { path, .. }
             | Deed::Dig { path }
-            | Deed::Write { path, .. } => Some(path),
+            | Deed::Write { path, .. }
+            | Deed::Patch { path, .. } => Some(path),
         };
         path.map_or("", RelPath::as_str)
     }

@@ -31,6 +31,8 @@ impl Replica {
     /// Keeps the file or link at `path` in another tree, at `to`. The tree's own directory is made
     /// if need be, and so are those above `to`. Blocks.
     ///
+    /// Returns what the copy lacks because the place has no such thing, for people.
+    ///
     /// # Errors
     /// A [`Fault`] if it is not kept.
     pub fn keep(
@@ -39,7 +41,7 @@ impl Replica {
         place: &Replica,
         to: &RelPath,
         how: Keep,
-    ) -> Result<(), Fault> {
+    ) -> Result<Vec<&'static str>, Fault> {
         let kept = self.try_keep(path, place, to, how);
         kept.map_err(|why| Fault { path: escaped(path.as_str()), why })
     }
@@ -50,7 +52,7 @@ impl Replica {
         place: &Replica,
         to: &RelPath,
         how: Keep,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<&'static str>, String> {
         place.make_root().map_err(words)?;
         let root = self.open_root().map_err(words)?.ok_or("the tree is not there")?;
         let there = place.open_root().map_err(words)?.ok_or("the place is not there")?;
@@ -63,51 +65,69 @@ impl Replica {
         let from = (&dir, name);
         let made = match how {
             Keep::Name => linkat(&dir, name, &new_dir, &*spare, AtFlags::empty())
+                .map(|()| Vec::new())
                 .or_else(|_| copy(from, &stat, (&new_dir, &spare))),
             Keep::Copy => copy(from, &stat, (&new_dir, &spare)),
         };
-        let placed = made.and_then(|()| renameat(&new_dir, &*spare, &new_dir, new));
+        let placed = made.and_then(|lacks| {
+            renameat(&new_dir, &*spare, &new_dir, new)?;
+            Ok(lacks)
+        });
         // Two names of one file stay two names; and what failed is told in any case.
         let _ = unlinkat(&new_dir, &*spare, AtFlags::empty());
         placed.map_err(words)
     }
 }
 
-/// Copies a file or link with its attributes.
+/// Copies a file or link with its attributes. Returns those that cannot be had there.
 fn copy(
     (dir, name): (&OwnedFd, &str),
     stat: &Stat,
     (to_dir, to): (&OwnedFd, &str),
-) -> Result<(), Errno> {
+) -> Result<Vec<&'static str>, Errno> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => copy_file((dir, name), (to_dir, to)),
         FileType::Symlink => {
             symlinkat(readlinkat(dir, name, Vec::new())?, to_dir, to)?;
             let times = times(attributes(stat).mtime);
-            utimensat(to_dir, to, &times, AtFlags::SYMLINK_NOFOLLOW)
+            utimensat(to_dir, to, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+            Ok(Vec::new())
         }
         _ => Err(Errno::INVAL),
     }
 }
 
-fn copy_file((dir, name): (&OwnedFd, &str), (to_dir, to): (&OwnedFd, &str)) -> Result<(), Errno> {
+fn copy_file(
+    (dir, name): (&OwnedFd, &str),
+    (to_dir, to): (&OwnedFd, &str),
+) -> Result<Vec<&'static str>, Errno> {
     let from = walk::open(dir.as_fd(), name, OFlags::RDONLY, Mode::empty())?;
     let stat = fstat(&from)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let new = walk::open(to_dir.as_fd(), to, flags, Mode::from_raw_mode(0o600))?;
-    for (name, value) in xattrs(&by_handle(&from)) {
-        rustix::fs::fsetxattr(&new, &*name, &value, rustix::fs::XattrFlags::empty())?;
-    }
+    let mut lacks = Vec::new();
+    let mut try_to = |what: &'static str, done: Result<(), Errno>| match done {
+        Err(error) if is_refusal(error) => {
+            lacks.push(what);
+            Ok(())
+        }
+        done => done,
+    };
+    let set = |(name, value): (String, Vec<u8>)| {
+        rustix::fs::fsetxattr(&new, &*name, &value, rustix::fs::XattrFlags::empty())
+    };
+    try_to("extended attributes", xattrs(&by_handle(&from)).into_iter().try_for_each(set))?;
     if Replica::may_own() {
         let (uid, gid) = (stat.st_uid, stat.st_gid);
         let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-        fchown(&new, Some(uid), Some(gid))?;
+        try_to("owner and group", fchown(&new, Some(uid), Some(gid)))?;
     }
     let (mut from, mut new) = (std::fs::File::from(from), std::fs::File::from(new));
     let copied = std::io::copy(&mut from, &mut new);
     copied.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    fchmod(&new, Mode::from_raw_mode(stat.st_mode & 0o777))?;
-    futimens(&new, &times(attributes(&stat).mtime))?;
+    try_to("mode", fchmod(&new, Mode::from_raw_mode(stat.st_mode & 0o777)))?;
+    try_to("time", futimens(&new, &times(attributes(&stat).mtime)))?;
     // What it is kept for may be replaced at once.
-    fsync(&new).or_else(|error| if is_refusal(error) { Ok(()) } else { Err(error) })
+    fsync(&new).or_else(|error| if is_refusal(error) { Ok(()) } else { Err(error) })?;
+    Ok(lacks)
 }

@@ -12,15 +12,17 @@ mod chosen;
 mod deed;
 mod keep;
 mod node;
+mod pieces;
 mod steps;
 mod survey;
 mod tree;
 
 pub use alike::{DirSum, SUMMED_MAX, Summing};
 pub use chosen::ChosenSink;
-pub use deed::{Deed, Dress, SMALL_MAX, Seen};
+pub use deed::{Deed, Dress, PatchHash, SMALL_MAX, Seen, patch_hash};
 pub use keep::Keep;
 pub use node::{ACL_NAMES, Node, NodeKind, TARGET_MAX, XATTRS_BYTES_MAX, XATTRS_MAX, Xattr};
+pub use pieces::{PIECE, Patch, PieceSum, piece_sums};
 pub use steps::Steps;
 pub use survey::{Asked, LeftOut, Surveyed};
 pub use tree::{Fault, Replica};

@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::deed::{Deed, Dress, SMALL_MAX, Seen};
+use super::deed::{Deed, Dress, SMALL_MAX, Seen, patch_hash};
 use super::node::{ACL_NAMES, TARGET_MAX, Xattr, may_carry};
 use super::steps::Spare;
 use super::survey::{by_handle, words, xattrs};
@@ -82,6 +82,11 @@ impl Replica {
         let root = self.open_root().map_err(words)?.ok_or("the tree is not there")?;
         if let Deed::Write { path, content, mode, mtime } = deed {
             return write(&root, path, content, (*mode, *mtime)).map(Some);
+        }
+        if let Deed::Patch { path, seen, patch, size, hash, mode, mtime } = deed {
+            let old = self.read_seen(path, *seen).ok_or(CHANGED)?;
+            let new = patch.apply(&old, *size).filter(|new| patch_hash(new) == *hash);
+            return write(&root, path, &new.ok_or(CHANGED)?, (*mode, *mtime)).map(Some);
         }
         change(&root, deed).map(|()| None)
     }
@@ -186,7 +191,7 @@ fn check(dir: &OwnedFd, name: &str, seen: Seen) -> Result<(), String> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(words)?;
     match seen_at(&stat) == Some(seen) {
         true => Ok(()),
-        false => Err("it has changed meanwhile and is kept".into()),
+        false => Err(CHANGED.into()),
     }
 }
 
@@ -276,7 +281,7 @@ fn hard_link(root: &OwnedFd, path: &RelPath, to: &RelPath) -> Result<(), String>
 /// Carries out a step that writes no file.
 fn change(root: &OwnedFd, deed: &Deed) -> Result<(), String> {
     match deed {
-        Deed::MakeDir { path: None } | Deed::Write { .. } => Ok(()),
+        Deed::MakeDir { path: None } | Deed::Write { .. } | Deed::Patch { .. } => Ok(()),
         Deed::MakeDir { path: Some(path) } => make_dir(root, path.as_str()).map_err(words),
         Deed::Remove { path, seen } => remove(root, path, *seen),
         Deed::Move { path, seen, to } => move_away(root, path, *seen, to),
@@ -458,6 +463,9 @@ pub(super) fn times(mtime: Mtime) -> Timestamps {
     let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
     Timestamps { last_access, last_modification }
 }
+
+/// Why a step is not carried out at a name where something else is than was seen.
+const CHANGED: &str = "it has changed meanwhile and is kept";
 
 /// The size in bytes of a piece that can be freed.
 const PAGE: usize = 4_096;
