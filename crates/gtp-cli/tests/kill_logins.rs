@@ -216,8 +216,8 @@ const SMALL_FILES: u64 = 400;
 /// The latest moment at which a command that moves them is killed.
 const SMALL_LATEST_MS: u64 = 1_000;
 
-/// Kills a sync of small files, which travel in steps, and completes it. Whether the kill came after
-/// the first and before the last of them.
+/// Kills a sync of small files, which travel in steps, and completes it. Whether the kill came
+/// after the first and before the last of them.
 fn try_small_once(far: &Sshd, (way, source): (&Way, &Path), kill: (Victim, Duration)) -> bool {
     let (victim, moment) = kill;
     let (old, new) = (content(&way.destination), content(source));

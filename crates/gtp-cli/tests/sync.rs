@@ -629,28 +629,6 @@ fn a_watched_source_is_synced_at_each_change_also_after_the_server_was_away() {
     sync(&world, 3, &["--watch", "nowhere/", "there"]);
 }
 
-#[test]
-fn a_watched_server_is_compared_again_and_again() {
-    let world = World::new();
-    let server = writable(&world, &[]);
-    world.export("t/a", 300);
-    let url = server.url("t/");
-    let words = ["--watch-every", "100ms", "--delete", &url, "here"];
-    let (mut child, mut tells) = watching(&world, &words);
-    tells("compared every 0.1 s");
-    tells("1 file of");
-    assert!(world.path("here/a").exists());
-    let b = world.export("t/b", 300);
-    std::fs::remove_file(world.path("export/t/a")).unwrap();
-    wait_for("both changes", || {
-        std::fs::read(world.path("here/b")).is_ok_and(|there| there == b)
-            && !world.path("here/a").exists()
-    });
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-}
-
 fn watching(world: &World, words: &[&str]) -> (std::process::Child, impl FnMut(&str) -> String) {
     let mut command = world.gtp("client", &[&["sync", "--watch"], words].concat());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();

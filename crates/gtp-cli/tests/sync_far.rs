@@ -224,3 +224,28 @@ fn of_small_files_that_have_an_older_version_there_the_changed_parts_travel_both
     let end = summary(&far.expect(0, &["-aX", "-W", "--json", "tree/", "far:t"]));
     assert_eq!(end["moved_bytes"], end["bytes"], "{end}");
 }
+
+#[test]
+fn a_watched_server_is_compared_again_and_again() {
+    let world = common::World::new();
+    let server = writable(&world, &[]);
+    world.export("t/a", 300);
+    let url = server.url("t/");
+    let words = ["--watch-every", "100ms", "--delete", &url, "here"];
+    let mut command = world.gtp("client", &[&["sync", "--watch"], &words[..]].concat());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut tells = |what: &str| {
+        told.by_ref().map(Result::unwrap).find(|line| line.contains(what)).expect("it goes on")
+    };
+    tells("compared every 0.1 s");
+    tells("1 file of");
+    assert!(world.path("here/a").exists());
+    let b = world.export("t/b", 300);
+    std::fs::remove_file(world.path("export/t/a")).unwrap();
+    wait_for("both changes", || {
+        std::fs::read(world.path("here/b")).is_ok_and(|there| there == b)
+            && !world.path("here/a").exists()
+    });
+    interrupted(child);
+}

@@ -1,8 +1,9 @@
 //! `gtp candidates`: what the word at a shell's cursor may become, for the completion scripts.
 //!
 //! Hosts come from the configuration file and from ssh's, paths behind a login from the login
-//! itself, those at a server from the server, within a few seconds and without a question to anybody. Nothing fails aloud: without an
-//! answer there are no candidates. Quoting is the shells' own business.
+//! itself, those at a server from the server, within a few seconds and without a question to
+//! anybody. Nothing fails aloud: without an answer there are no candidates. Quoting is the shells'
+//! own business.
 
 mod listing;
 mod server;

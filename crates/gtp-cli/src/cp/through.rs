@@ -220,7 +220,8 @@ impl Stage {
         make(&dir)?;
         let _lock = locked(&dir)?;
         // From now on it is a new one. Without that, it only goes sooner.
-        let _ = _lock.set_modified(SystemTime::now());
+        let now = Duration::from_secs(gtp_sys::clock::unix_seconds());
+        let _ = _lock.set_modified(SystemTime::UNIX_EPOCH + now);
         clear_old(&all);
         Ok(Stage { dir, _lock })
     }

@@ -1,8 +1,8 @@
 //! One file of patterns in git's way.
 //!
 //! The last pattern that matches decides. One with a slash within it is matched against the whole
-//! path from the file's directory, one without against a name at any depth. `*`, `?` and `[…]` match
-//! no slash; `**/`, `/**/` and `/**` stand for any number of directories.
+//! path from the file's directory, one without against a name at any depth. `*`, `?` and `[…]`
+//! match no slash; `**/`, `/**/` and `/**` stand for any number of directories.
 
 /// What a file says of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

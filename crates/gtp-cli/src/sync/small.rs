@@ -100,8 +100,9 @@ pub fn take_out(plan: &mut Plan, small: Vec<Small>, contents: Vec<Option<Vec<u8>
 /// A file with what was seen of its older version, and its new content.
 pub type Renewed<'d> = (RelPath, Seen, &'d [u8]);
 
-/// Of steps that write files, those of which the version that they replace is worth a question, each
-/// with its place among the steps. If all content fits into what a connection sends at once, none is.
+/// Of steps that write files, those of which the version that they replace is worth a question,
+/// each with its place among the steps. If all content fits into what a connection sends at once,
+/// none is.
 pub fn worth_a_question<'d>(
     deeds: &'d [Deed],
     older: &HashMap<RelPath, Seen>,
@@ -128,7 +129,13 @@ pub fn carried(deeds: &[Deed]) -> u64 {
     let bytes = deeds.iter().map(|deed| match deed {
         Deed::Write { content, .. } => content.len(),
         Deed::Patch { patch, .. } => patch.rest.len(),
-        _ => 0,
+        Deed::MakeDir { .. }
+        | Deed::Remove { .. }
+        | Deed::Move { .. }
+        | Deed::Link { .. }
+        | Deed::HardLink { .. }
+        | Deed::Dig { .. }
+        | Deed::Dress(_) => 0,
     });
     bytes.sum::<usize>() as u64
 }

@@ -549,7 +549,8 @@ pub struct SmallContent {
     /// Sums of its pieces, 8 bytes each.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub sums: Option<Vec<u8>>,
-    /// The pieces of the client's older version that stay, one bit each; `content` is the rest then.
+    /// The pieces of the client's older version that stay, one bit each; `content` is the rest
+    /// then.
     #[n(2)]
     pub kept: Option<u64>,
 }

@@ -1,9 +1,10 @@
 //! Pieces of a small file, so that of one of which an older version is there only those that differ
 //! need travel.
 //!
-//! Whoever has the older version sums its pieces up with a key that is drawn anew each time; whoever
-//! has the new one says which of them stay, and gives the rest. A piece of the older version stays
-//! if the new one holds the same bytes at the same place, so a file that has only grown keeps all.
+//! Whoever has the older version sums its pieces up with a key that is drawn anew each time;
+//! whoever has the new one says which of them stay, and gives the rest. A piece of the older
+//! version stays if the new one holds the same bytes at the same place, so a file that has only
+//! grown keeps all.
 
 use super::deed::SMALL_MAX;
 

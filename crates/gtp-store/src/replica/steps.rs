@@ -138,8 +138,8 @@ impl Drop for Spare {
     }
 }
 
-/// Gives files that are durable their names, several at a time: to replace a file, some file systems
-/// wait for the disk.
+/// Gives files that are durable their names, several at a time: to replace a file, some file
+/// systems wait for the disk.
 fn place_all(
     waiting: &mut [(usize, String, Spare)],
     synced: &[Result<(), Errno>],
