@@ -42,7 +42,7 @@ pub async fn run(
         Operand::Remote(_) | Operand::Address(_) => None,
     };
     if let Operand::Address(_) = &from {
-        let every = words::say_seconds(args.watch_every.as_secs_f64());
+        let every = words::say_seconds(between_looks(args.watch_every).as_secs_f64());
         output::aside(format_args!(
             "gtp: a server tells of no change; both are compared every {every}"
         ));
@@ -196,7 +196,9 @@ impl<'a> Rounds<'a> {
             (Next::After(wait), _) => return sleep(wait).await,
             (Next::ChangeOr(wait), _) => wait,
             // Nothing tells of a change at a server.
-            (Next::Change, Operand::Address(_)) => return sleep(self.args.watch_every).await,
+            (Next::Change, Operand::Address(_)) => {
+                return sleep(between_looks(self.args.watch_every)).await;
+            }
             (Next::Change, Operand::Local(_) | Operand::Remote(_)) => LOOK_SPAN,
         };
         // However often a far end says that something has changed.
@@ -277,7 +279,13 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Time between two rounds at least if a far end says when they begin.
+/// Time between two looks at a server, of which the user wishes `watch_every`: rounds without a
+/// pause would only load it.
+fn between_looks(watch_every: Duration) -> Duration {
+    watch_every.max(LEAST_SPAN)
+}
+
+/// Time between two rounds at least if the source is elsewhere.
 const LEAST_SPAN: Duration = Duration::from_secs(1);
 
 /// Longest wait after a failed round.
@@ -289,3 +297,14 @@ const LAST_SPAN: Duration = Duration::from_secs(10);
 /// Time after which a round looks at a source that has told of no change. Some file systems tell
 /// of none, such as those of a network.
 const LOOK_SPAN: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_not_looked_at_without_a_pause_whatever_the_user_wishes() {
+        assert_eq!(between_looks(Duration::ZERO), LEAST_SPAN);
+        assert_eq!(between_looks(LEAST_SPAN * 5), LEAST_SPAN * 5);
+    }
+}
