@@ -253,13 +253,18 @@ fn clear_old(all: &Path) {
         let used = lock.metadata().and_then(|about| about.modified()).ok();
         let age = used.and_then(|used| used.elapsed().ok()).unwrap_or_default();
         if age > AGE_MOST {
-            aside(format_args!(
-                "gtp: {} is removed: the copy that it is of was not repeated for {} days",
-                gtp_text::of_text(&dir.to_string_lossy()),
-                AGE_MOST.as_secs() / 86_400
-            ));
-            let _ = std::fs::remove_dir_all(&dir);
+            aside(format_args!("gtp: {}", of_removal(&dir, std::fs::remove_dir_all(&dir))));
         }
+    }
+}
+
+/// What is said of a directory that was old, and so was removed or was to be.
+fn of_removal(dir: &Path, removed: std::io::Result<()>) -> String {
+    let shown = gtp_text::of_text(&dir.to_string_lossy());
+    let why = format!("the copy that it is of was not repeated for {AGE_DAYS} days");
+    match removed {
+        Ok(()) => format!("{shown} is removed: {why}"),
+        Err(error) => format!("{shown} cannot be removed ({error}): {why}"),
     }
 }
 
@@ -288,7 +293,8 @@ fn local(dir: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// Time after which what waits for a command to be repeated goes, when another one begins.
-const AGE_MOST: Duration = Duration::from_secs(14 * 86_400);
+const AGE_MOST: Duration = Duration::from_secs(AGE_DAYS * 86_400);
+const AGE_DAYS: u64 = 14;
 
 /// Hexadecimal digits of the hash of a command's words.
 const NAME_DIGITS: usize = 32;
@@ -331,5 +337,13 @@ mod tests {
         drop(lock);
         clear_old(all.path());
         assert!(!at_work.exists());
+    }
+
+    #[test]
+    fn an_old_directory_that_stays_is_not_said_to_be_removed() {
+        let dir = Path::new("/cache/old");
+        assert!(of_removal(dir, Ok(())).starts_with("/cache/old is removed: "));
+        let stays = of_removal(dir, Err(Errno::ACCESS.into()));
+        assert!(stays.contains("cannot be removed (Permission denied"), "{stays}");
     }
 }
