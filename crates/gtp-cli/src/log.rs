@@ -21,7 +21,7 @@ use gtp_sys::Clock;
 use tracing::Level;
 use tracing::callsite::Identifier;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::fmt::format::{Format, Full, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
@@ -70,9 +70,18 @@ pub fn of_service(
 fn filter(wanted: Option<&str>) -> Targets {
     let wanted = wanted.unwrap_or("warn");
     let own = if wanted.contains(SERVER) { String::new() } else { format!(",{SERVER}=info") };
-    format!("{wanted}{own}").parse().unwrap_or_else(|_| {
+    read_filter(&format!("{wanted}{own}")).unwrap_or_else(|_| {
         Targets::new().with_default(LevelFilter::WARN).with_target(SERVER, LevelFilter::INFO)
     })
+}
+
+/// Reads a filter: directives between commas. Spaces around them and empty ones count for nothing.
+///
+/// # Errors
+/// What is wrong with a directive.
+pub fn read_filter(text: &str) -> Result<Targets, ParseError> {
+    let directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
+    directives.collect::<Vec<_>>().join(",").parse()
 }
 
 fn layer<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
@@ -339,6 +348,17 @@ mod tests {
     fn each_level_has_the_priority_that_the_journal_gives_it() {
         let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
         assert_eq!(levels.map(priority), [3, 4, 6, 7, 7]);
+    }
+
+    #[test]
+    fn a_filter_may_have_spaces_and_commas_to_spare() {
+        for text in ["gtp=debug,warn,", " gtp=debug , warn ", ",,gtp=debug,,warn"] {
+            let filter = read_filter(text).unwrap();
+            assert!(filter.would_enable("gtp", &Level::DEBUG), "{text}");
+            assert_eq!(filter.default_level(), Some(LevelFilter::WARN), "{text}");
+            assert!(super::filter(Some(text)).would_enable("gtp", &Level::DEBUG), "{text}");
+        }
+        assert!(read_filter("gtp=loud").is_err());
     }
 
     #[test]

@@ -5,9 +5,7 @@
 
 use std::sync::OnceLock;
 
-use tracing_subscriber::filter::Targets;
-
-use crate::log::{LogFormat, of_service};
+use crate::log::{LogFormat, of_service, read_filter};
 
 /// Changes form and filter.
 type Change = Box<dyn Fn(LogFormat, Option<&str>) + Send + Sync>;
@@ -32,6 +30,5 @@ pub fn change(format: LogFormat, wanted: Option<&str>) {
 /// # Errors
 /// What is wrong with it.
 pub fn filter(text: &str) -> Result<String, String> {
-    let read = text.parse::<Targets>();
-    read.map(|_| text.to_owned()).map_err(|error| error.to_string())
+    read_filter(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

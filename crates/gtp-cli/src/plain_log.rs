@@ -10,11 +10,11 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::log::Diagnostics;
+use crate::log::{Diagnostics, read_filter};
 
 /// Diagnostics go to standard error, as `GTP_LOG` wants them.
 pub fn to_stderr() {
-    let wanted = std::env::var("GTP_LOG").ok().and_then(|wanted| wanted.parse().ok());
+    let wanted = std::env::var("GTP_LOG").ok().and_then(|wanted| read_filter(&wanted).ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(Diagnostics)
