@@ -134,6 +134,33 @@ fn a_file_that_a_step_writes_replaces_a_file_and_nothing_else_and_stays_if_the_s
 }
 
 #[test]
+fn what_a_user_changes_while_a_written_file_waits_for_its_name_is_kept() {
+    let (dir, replica) = world();
+    let at = |name: &str| dir.path().join("t").join(name);
+    fs::write(at("gone"), b"old").unwrap();
+    let mut steps = replica.steps();
+    for (index, name) in ["a", "d/f", "gone", "new", "free"].into_iter().enumerate() {
+        steps.carry_out(index, &written(name, b"sent"));
+    }
+    fs::write(at("a"), b"a user's").unwrap();
+    fs::write(at("other"), b"f").unwrap();
+    fs::rename(at("other"), at("d/f")).unwrap();
+    fs::remove_file(at("gone")).unwrap();
+    fs::write(at("new"), b"a user's").unwrap();
+    let faults = steps.finish();
+    let told: Vec<_> = faults.iter().map(|(index, fault)| (*index, &*fault.path)).collect();
+    assert_eq!(told, [(0, "a"), (1, "d/f"), (2, "gone"), (3, "new")], "{faults:?}");
+    assert!(faults.iter().all(|(_, fault)| fault.why.contains("changed meanwhile")), "{faults:?}");
+    for (name, content) in [("a", "a user's"), ("d/f", "f"), ("new", "a user's"), ("free", "sent")]
+    {
+        assert_eq!(fs::read(at(name)).unwrap(), content.as_bytes(), "{name}");
+    }
+    assert!(!at("gone").exists());
+    let left = fs::read_dir(at("")).unwrap().flatten().map(|entry| entry.file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("gtp-")));
+}
+
+#[test]
 fn a_patch_changes_only_what_was_seen_and_nothing_that_it_does_not_fit() {
     let (dir, replica) = world();
     let at = |name: &str| dir.path().join("t").join(name);

@@ -7,16 +7,18 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, fsync, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, fsync, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::deed::Deed;
 use super::survey::words;
-use super::tree::{Fault, Replica};
+use super::tree::{CHANGED, Fault, Replica};
 use crate::abilities::is_refusal;
 use crate::disk::sync_file_system;
+use crate::export::attributes;
 use crate::file_sink::SYNC_SINGLY;
+use crate::manifest::Mtime;
 use crate::name::escaped;
 use crate::walk;
 
@@ -43,10 +45,27 @@ pub(super) struct Spare {
     pub spare: String,
     /// The name that it is to get.
     pub name: String,
+    /// What had this name when it was written.
+    pub stood: Option<Stood>,
     /// Open, and so locked against other transfers.
     pub file: OwnedFd,
     /// Whether it has got it.
     pub is_placed: bool,
+}
+
+/// What a file had that stands at a name: one that was changed or replaced differs in one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stood {
+    place: (u64, u64),
+    size: i64,
+    mtime: Mtime,
+}
+
+impl Stood {
+    pub fn of(stat: &Stat) -> Stood {
+        let (size, mtime) = (stat.st_size, attributes(stat).mtime);
+        Stood { place: (stat.st_dev, stat.st_ino), size, mtime }
+    }
 }
 
 /// A row of steps that are being carried out.
@@ -114,16 +133,25 @@ impl Steps<'_> {
         let placed = place_all(&mut waiting, &synced);
         let named = each(&waiting, singly, |(.., spare)| sync_dir(&spare.dir));
         for (((index, path, _), placed), named) in waiting.into_iter().zip(placed).zip(named) {
-            if let Err(error) = placed.and(named) {
-                self.faults.push((index, Fault { path, why: words(error) }));
+            if let Err(why) = placed.and(named.map_err(words)) {
+                self.faults.push((index, Fault { path, why }));
             }
         }
     }
 }
 
 impl Spare {
-    fn place(&mut self) -> Result<(), Errno> {
-        renameat(&self.dir, &*self.spare, &self.dir, &*self.name)?;
+    /// Gives it its name, unless something else stands there by now than when it was written.
+    fn place(&mut self) -> Result<(), String> {
+        let stands = match statat(&self.dir, &*self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(Stood::of(&stat)),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(words(error)),
+        };
+        if stands != self.stood {
+            return Err(CHANGED.into());
+        }
+        renameat(&self.dir, &*self.spare, &self.dir, &*self.name).map_err(words)?;
         self.is_placed = true;
         Ok(())
     }
@@ -143,11 +171,13 @@ impl Drop for Spare {
 fn place_all(
     waiting: &mut [(usize, String, Spare)],
     synced: &[Result<(), Errno>],
-) -> Vec<Result<(), Errno>> {
+) -> Vec<Result<(), String>> {
     let part = waiting.len().div_ceil(PLACED_AT_ONCE).max(WORTH_A_THREAD);
     let place = |waiting: &mut [(usize, String, Spare)], synced: &[Result<(), Errno>]| {
         let spares = waiting.iter_mut().map(|(.., spare)| spare).zip(synced);
-        spares.map(|(spare, synced)| synced.and_then(|()| spare.place())).collect::<Vec<_>>()
+        let placed =
+            spares.map(|(spare, synced)| synced.map_err(words).and_then(|()| spare.place()));
+        placed.collect::<Vec<_>>()
     };
     let parts = Mutex::new(waiting.chunks_mut(part).zip(synced.chunks(part)).enumerate());
     let placed = Mutex::new(Vec::new());

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::deed::{Deed, Dress, SMALL_MAX, Seen, patch_hash};
 use super::node::{ACL_NAMES, TARGET_MAX, Xattr, may_carry};
-use super::steps::Spare;
+use super::steps::{Spare, Stood};
 use super::survey::{by_handle, words, xattrs};
 use crate::export::attributes;
 use crate::hash::{Value, block_value};
@@ -81,12 +81,13 @@ impl Replica {
         }
         let root = self.open_root().map_err(words)?.ok_or("the tree is not there")?;
         if let Deed::Write { path, content, mode, mtime } = deed {
-            return write(&root, path, content, (*mode, *mtime)).map(Some);
+            return write(&root, path, None, content, (*mode, *mtime)).map(Some);
         }
         if let Deed::Patch { path, seen, patch, size, hash, mode, mtime } = deed {
             let old = self.read_seen(path, *seen).ok_or(CHANGED)?;
             let new = patch.apply(&old, *size).filter(|new| patch_hash(new) == *hash);
-            return write(&root, path, &new.ok_or(CHANGED)?, (*mode, *mtime)).map(Some);
+            let new = new.ok_or(CHANGED)?;
+            return write(&root, path, Some(*seen), &new, (*mode, *mtime)).map(Some);
         }
         change(&root, deed).map(|()| None)
     }
@@ -292,10 +293,12 @@ fn change(root: &OwnedFd, deed: &Deed) -> Result<(), String> {
     }
 }
 
-/// Writes a file under another name, so that what is there stays if that fails.
+/// Writes a file under another name, so that what is there stays if that fails, or if it is not
+/// what was `seen`.
 fn write(
     root: &OwnedFd,
     path: &RelPath,
+    seen: Option<Seen>,
     content: &[u8],
     (mode, mtime): (u32, Mtime),
 ) -> Result<Spare, String> {
@@ -303,24 +306,34 @@ fn write(
         return Err("the file is too long for a step".into());
     }
     let (dir, name) = holder(root, path).map_err(words)?;
-    match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
-            return Err("something else than a file is there".into());
-        }
-        Ok(_) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(words(error)),
+    let stood = standing_file(&dir, name)?;
+    if seen.is_some() && stood.as_ref().and_then(seen_at) != seen {
+        return Err(CHANGED.into());
     }
+    let stood = stood.as_ref().map(Stood::of);
     let spare = crate::name::beside(name, crate::name::PART_SUFFIX);
     clear_spare(&dir, &spare)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
     let file = walk::open(dir.as_fd(), &spare, flags, Mode::from_raw_mode(0o600)).map_err(words)?;
-    let written = Spare { dir, spare, name: name.to_owned(), file, is_placed: false };
+    let written = Spare { dir, spare, name: name.to_owned(), stood, file, is_placed: false };
     lock(&written.file)?;
     let mut file = std::fs::File::from(written.file.try_clone().map_err(other)?);
     file.write_all(content).map_err(other)?;
     fchmod(&file, Mode::from_raw_mode(mode & 0o777)).map_err(words)?;
     futimens(&file, &times(mtime)).map_err(words)?;
     Ok(written)
+}
+
+/// What stands at a name that a file is to get; `None` if nothing does.
+fn standing_file(dir: &OwnedFd, name: &str) -> Result<Option<Stat>, String> {
+    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
+            Err("something else than a file is there".into())
+        }
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(words(error)),
+    }
 }
 
 fn other(error: std::io::Error) -> String {
@@ -465,7 +478,7 @@ pub(super) fn times(mtime: Mtime) -> Timestamps {
 }
 
 /// Why a step is not carried out at a name where something else is than was seen.
-const CHANGED: &str = "it has changed meanwhile and is kept";
+pub(super) const CHANGED: &str = "it has changed meanwhile and is kept";
 
 /// The size in bytes of a piece that can be freed.
 const PAGE: usize = 4_096;
