@@ -5,9 +5,9 @@
 
 use gtp_alloc::{Rate, Span, Time};
 
-use super::measures::{RANDOM_MOST, Verdict};
+use super::measures::{RANDOM_MOST, RANDOM_SURE, Verdict};
 use super::retry::Retry;
-use super::sample::Conditions;
+use super::sample::{Conditions, Sample};
 use super::window::Window;
 use super::{LIFT, PathBound, State};
 
@@ -21,6 +21,21 @@ const CALM: Span = Span::from_secs(1);
 const CALM_ROUNDS: u64 = 16;
 /// Losses at less than this part of the rate at which they seemed to begin are chance after all.
 const FAR_BELOW: f64 = 0.75;
+/// The same for more losses than are usually random: those that many sessions cause become fewer
+/// once each of them competes.
+const VERY_FAR_BELOW: f64 = 0.25;
+
+/// Why a session competes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Somebody else keeps the queue full, or fills it as often as the session itself.
+    Rival,
+    /// Losses were found to begin at the rate at which it began to compete.
+    Limit,
+    /// More was lost than may be random, without a queue and whatever it sent. It ends with the
+    /// losses, for nothing else spoke of a rival.
+    Losses,
+}
 
 /// A session that competes.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +47,7 @@ pub(super) struct Compete {
     pub calm_since: Option<Time>,
     /// The rate at which it began to compete.
     began: Rate,
-    /// Whether losses were found to begin at that rate, and that is why it competes.
-    limit: bool,
+    why: Why,
     /// Packets since then without a queue, and how many of them were lost.
     packets: u64,
     /// See `packets`.
@@ -51,16 +65,16 @@ impl PathBound {
         rtt: Span,
         given: &Conditions,
     ) {
-        self.begin_competing(now, window, rtt, false, given);
+        self.begin_competing(now, window, rtt, Why::Rival, given);
     }
 
-    /// The same; `limit` if it does because losses were found to begin at the window's rate.
+    /// The same, for this reason.
     pub(super) fn begin_competing(
         &mut self,
         now: Time,
         window: Window,
         rtt: Span,
-        limit: bool,
+        why: Why,
         given: &Conditions,
     ) {
         if given.yields {
@@ -71,7 +85,7 @@ impl PathBound {
         let (packets, lost) = (0, 0);
         let retry = None;
         let compete =
-            Compete { window, asked_at, ask_every, calm_since, began, limit, packets, lost, retry };
+            Compete { window, asked_at, ask_every, calm_since, began, why, packets, lost, retry };
         self.state = State::Compete(compete);
         self.set_bound(window.rate(rtt), given);
     }
@@ -81,6 +95,22 @@ impl PathBound {
         let ask_every = (back.ask_every * 3 / 2).min(ASK_EVERY_MOST);
         self.state = State::Compete(Compete { asked_at: now, ask_every, ..back });
         self.set_bound(back.window.rate(given.rtt), given);
+    }
+
+    /// A receipt while it competes moves the window on, as an acknowledgement moves a TCP's. It
+    /// grows by what arrives of what left after the last cut, and its rate follows the queue.
+    pub(super) fn clock_window(&mut self, now: Time, sample: &Sample, given: &Conditions) {
+        let State::Compete(mut compete) = self.state else { return };
+        if compete.retry.is_some() {
+            return;
+        }
+        let rtt = given.rtt_least + sample.delay;
+        if sample.first_pn >= self.changed_pn {
+            compete.window.handle_arrived(now, sample.arrived.0 as f64, rtt);
+        }
+        compete.window.keep_to(self.most(&compete, given), rtt);
+        self.bound = self.floored(compete.window.rate(rtt), given.rtt);
+        self.state = State::Compete(compete);
     }
 
     /// A sample while it competes; `fresh` if it shows the path after the last cut.
@@ -105,19 +135,19 @@ impl PathBound {
             self.resume(v.carried.min(self.bound), given);
             return;
         }
-        if compete.limit && self.retry_limit(&mut compete, now, v, fresh, given) {
+        if compete.why == Why::Limit && self.retry_limit(&mut compete, now, v, fresh, given) {
             return;
         }
-        if v.excess && fresh {
+        if v.unusual && fresh {
             if self.may_be_chance(&compete, now, v) {
                 self.doubt(&compete, now, v, given);
                 return;
             }
             compete.window.handle_loss(now);
-            compete.limit = compete.limit && self.lower_limit(now, v.carried);
+            if compete.why == Why::Limit && !self.lower_limit(now, v.carried) {
+                compete.why = Why::Rival;
+            }
             self.changed_pn = given.next_pn;
-        } else if !v.excess {
-            compete.window.handle_arrived(now, v.arrived, rtt);
         }
         compete.window.keep_to(self.most(&compete, given), rtt);
         self.bound = self.floored(compete.window.rate(rtt), given.rtt);
@@ -131,12 +161,13 @@ impl PathBound {
     /// The losses are hardly a rival's: it is tested whether they are random, or known to be if a
     /// test has led here.
     fn doubt(&mut self, compete: &Compete, now: Time, v: &Verdict, given: &Conditions) {
-        if compete.limit {
+        if compete.why == Why::Limit {
             let loss = compete.lost as f64 / compete.packets.max(1) as f64;
             self.measures.note_random(now, loss, compete.packets);
             self.lift(given);
         } else {
             self.probe(now, v, v.loss(), given);
+            self.goes_back_to(compete.began);
         }
     }
 
@@ -144,25 +175,28 @@ impl PathBound {
     fn is_calm(&self, compete: &mut Compete, now: Time, v: &Verdict, given: &Conditions) -> bool {
         if v.queued || v.excess {
             compete.calm_since = None;
-            compete.limit &= !v.queued;
+            if v.queued {
+                compete.why = Why::Rival;
+            }
             return false;
         }
         let since = *compete.calm_since.get_or_insert(now);
         let long = now.since(since) > (given.rtt * CALM_ROUNDS).max(CALM);
-        long && compete.window.is_beyond()
+        long && (compete.window.is_beyond() || compete.why == Why::Losses)
     }
 
     /// The most that the window may send: what both ends would give, and no more than a limit.
     fn most(&self, compete: &Compete, given: &Conditions) -> Rate {
         let aim = Rate::from_f64(LIFT * given.aim.as_f64());
-        let limit = self.limit.filter(|_| compete.limit);
+        let limit = self.limit.filter(|_| compete.why == Why::Limit);
         limit.map_or(aim, |limit| aim.min(limit.keeps_to()))
     }
 
     /// Whether losses come far below the rate at which they led to competing, and without a queue.
     fn may_be_chance(&mut self, compete: &Compete, now: Time, v: &Verdict) -> bool {
-        let below = v.carried < compete.began.scale(FAR_BELOW);
-        !v.dropped && below && v.loss() < RANDOM_MOST && !self.measures.had_queue(now)
+        let far = if v.loss() < RANDOM_SURE { FAR_BELOW } else { VERY_FAR_BELOW };
+        let below = v.carried < compete.began.scale(far) && v.loss() < RANDOM_MOST;
+        !v.dropped && below && !self.measures.had_queue(now)
     }
 }
 
@@ -173,6 +207,87 @@ impl Compete {
         let cut_at = self.window.cut_at();
         let waits = if cut_at == now { self.ask_every } else { self.ask_every * 2 };
         let apart = cut_at == now || now.since(cut_at) >= self.ask_every;
-        v.delay > ASKABLE && apart && now.since(self.asked_at) >= waits
+        // Beside a rival that fills even a short queue, something is lost before long.
+        let long = v.delay > ASKABLE || v.queued && now.since(cut_at) >= self.ask_every * 2;
+        long && apart && now.since(self.asked_at) >= waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use gtp_alloc::Bytes;
+
+    const RTT: Span = Span::from_millis(40);
+    const GIVEN: Conditions = Conditions {
+        aim: Rate::UNLIMITED,
+        granted: Rate::UNLIMITED,
+        rtt: RTT,
+        rtt_least: RTT,
+        interval: Span::from_millis(5),
+        next_pn: 0,
+        idles: false,
+        yields: false,
+    };
+
+    /// A session that competes with a window of what `rate` sends in a round trip, and was cut.
+    fn competing(rate: Rate) -> PathBound {
+        let mut path = PathBound::new(Time::ZERO);
+        let mut window = Window::young(Time::ZERO, rate, RTT);
+        window.handle_loss(Time::ZERO);
+        path.compete_with(Time::ZERO, window, RTT, &GIVEN);
+        path
+    }
+
+    /// A receipt of 5 ms of what the path's bound sends, with a queue of this delay.
+    fn receipt(path: &PathBound, pn: u64, delay: Span) -> Sample {
+        let sent_in = Span::from_millis(5);
+        let sent = path.bound().bytes_in(sent_in).max(Bytes(1_500));
+        let (arrived, arrived_in, end_pn) = (sent, sent_in, pn + 1 + sent.0 / 1_500);
+        let peak = delay;
+        let first_pn = pn;
+        Sample {
+            sent,
+            sent_in,
+            arrived,
+            arrived_in,
+            delay,
+            peak,
+            first_pn,
+            end_pn,
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn each_receipt_moves_the_rate_with_the_queue_as_a_window_does() {
+        let mut path = competing(Rate::from_mbps(20));
+        let rate = |path: &mut PathBound, delay: Span| {
+            let sample = receipt(path, 0, delay);
+            path.handle_sample(Time::ZERO, sample, &GIVEN);
+            path.bound().as_f64()
+        };
+        let empty = rate(&mut path, Span::ZERO);
+        let full = rate(&mut path, RTT);
+        assert!((empty / full - 2.0).abs() < 0.1, "{empty} {full}");
+    }
+
+    #[test]
+    fn a_session_with_few_packets_grows_by_as_much_in_a_second_as_one_with_many() {
+        let grown: Vec<f64> = [1, 16]
+            .map(|mbps| {
+                let (mut path, mut now, mut pn) = (competing(Rate::from_mbps(mbps)), Time::ZERO, 0);
+                let before = path.bound().as_f64();
+                while now < Time::ZERO + Span::from_secs(1) {
+                    now += Span::from_millis(5);
+                    let sample = receipt(&path, pn, Span::ZERO);
+                    pn = sample.end_pn;
+                    path.handle_sample(now, sample, &Conditions { next_pn: pn, ..GIVEN });
+                }
+                path.bound().as_f64() - before
+            })
+            .into();
+        assert!((0.5..2.0).contains(&(grown[0] / grown[1])), "{grown:?}");
     }
 }

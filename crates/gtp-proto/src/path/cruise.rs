@@ -1,21 +1,23 @@
 //! Cruise: climbing by roots until a queue shows, and stepping back from it.
 //!
-//! The climb's step is the root of the rate, so that it depends neither on the card nor on the
-//! path's size, and sessions that share a path drift towards equal shares: the larger one gains
-//! the smaller part. Cuts are deep while shares still move and shallow once they have settled.
+//! The climb's step grows with the fourth root of the rate, so that it depends on the path's size
+//! only a little, and sessions that share a path drift towards equal shares: the larger one gains
+//! the smaller part. With the square root they need half as long again. Cuts are deep while shares
+//! still move and shallow once they have settled.
 
 use gtp_alloc::{Rate, Span, Time};
 
+use super::compete::Why;
 use super::measures::Verdict;
 use super::sample::Conditions;
 use super::start::Start;
 use super::window::Window;
 use super::{LIFT, PathBound, State};
 
-/// The climb in 25 ms: the root of the rate times this many bit/s, while shares move and once they
-/// have settled.
-const ROOT_MOVING: f64 = 40_000.0;
-const ROOT_SETTLED: f64 = 15_000.0;
+/// The climb in 25 ms: the fourth root of the rate times the third power of this many bit/s, while
+/// shares move and once they have settled. At 20 Mbit/s these are steps of 0.9 and 0.55 Mbit/s.
+const ROOT_MOVING: f64 = 317_000.0;
+const ROOT_SETTLED: f64 = 165_000.0;
 /// The time for which a step is meant.
 const STEP_SPAN: f64 = 0.025;
 /// A step for several round trips at once is at most this part of the rate.
@@ -202,7 +204,7 @@ impl PathBound {
         let again = self.shares.note_loss(now, given.rtt) || given.yields;
         if again {
             self.shares.rival_until = now + REMEMBERS;
-            self.compete_after_loss(now, v, given);
+            self.compete_after_loss(now, v, Why::Rival, given);
         }
         again
     }
@@ -213,12 +215,19 @@ impl PathBound {
         if !v.dropped || v.queued {
             return false;
         }
-        self.compete_after_loss(now, v, given);
+        self.compete_after_loss(now, v, Why::Rival, given);
         true
     }
 
-    /// A queue dropped something: competes for it, or gives way.
-    fn compete_after_loss(&mut self, now: Time, v: &Verdict, given: &Conditions) {
+    /// Something was lost that is not random: competes from a window that was cut for it, or gives
+    /// way.
+    pub(super) fn compete_after_loss(
+        &mut self,
+        now: Time,
+        v: &Verdict,
+        why: Why,
+        given: &Conditions,
+    ) {
         let (level, rtt) = (v.carried.min(self.bound), given.rtt_least + v.delay);
         if given.yields {
             self.give_way(now, level, given);
@@ -226,7 +235,7 @@ impl PathBound {
         }
         let mut window = Window::young(now, level, rtt);
         window.handle_loss(now);
-        self.compete_with(now, window, rtt, given);
+        self.begin_competing(now, window, rtt, why, given);
     }
 
     /// The queue is there: steps back from it, waits until it is gone, or asks whose it is.
@@ -266,7 +275,7 @@ impl PathBound {
         let (clean, rounds) = (cruise.clean.saturating_add(rounds.max(1)), f64::from(rounds));
         let root = if self.shares.are_settled() { ROOT_SETTLED } else { ROOT_MOVING };
         let spans = (given.rtt.as_secs_f64() / STEP_SPAN).clamp(1.0, 8.0);
-        let step = libm::sqrt(self.bound.as_f64() * root) * spans;
+        let step = libm::sqrt(libm::sqrt(self.bound.as_f64() * root) * root) * spans;
         let steady = given.yields || self.shares.is_near(self.bound);
         let doublings = if steady { 0 } else { clean.saturating_sub(CAUTIOUS) / 3 };
         let doubling = f64::from(1u32 << doublings.min(6));

@@ -65,12 +65,20 @@ const OF_TWO: f64 = 3.5;
 pub(super) const ODD: f64 = 0.02;
 /// More loss than this is never called random: a path that drops four packets of ten serves nobody.
 pub(super) const RANDOM_MOST: f64 = 0.4;
+/// More loss than this is called random only if it stays when a session competes for the path. Where
+/// many share it, one that sends a little less leaves the losses as they are, and whoever called
+/// them random would send at others' expense for ever.
+pub(super) const RANDOM_SURE: f64 = 0.1;
 /// A larger random loss than this is tested again after so long: what a rival took may have looked
 /// like it, and a session that calls its own excess random would go on for ever.
 const DOUBTED: f64 = 0.06;
 const RETESTS: Span = Span::from_secs(20);
 /// The longest delay is remembered for so long: losses within this time are losses of a queue.
 const DEEP_WINDOW: Span = Span::from_secs(8);
+
+/// A queue that drops something is at least this part of the longest of late: a single loss at a
+/// shorter one is chance.
+const NEARLY_FULL: f64 = 0.8;
 
 /// A sample, judged.
 #[derive(Clone, Copy, Debug)]
@@ -93,12 +101,13 @@ pub(super) struct Verdict {
     pub spread: f64,
     /// Whether chance does not explain the loss.
     pub excess: bool,
+    /// Whether more was lost than is usual, if only one packet, when a queue may have been full: a
+    /// TCP heeds that.
+    pub unusual: bool,
     /// Whether a queue dropped what was lost, seen or not.
     pub dropped: bool,
     /// The loss of all counts in a row that were odd, if this sample makes it one to ask about.
     pub odd: Option<f64>,
-    /// Bytes that arrived.
-    pub arrived: f64,
 }
 
 impl Verdict {
@@ -232,7 +241,8 @@ impl Measures {
     /// Notes that `loss` is random, which `packets` have shown by `now`.
     pub fn note_random(&mut self, now: Time, loss: f64, packets: u64) {
         let loss = loss.min(RANDOM_MOST);
-        (self.random, self.shown_at) = (self.random.max(loss), now);
+        let chance = libm::sqrt(loss * (1.0 - loss) / packets.max(1) as f64);
+        (self.random, self.shown_at) = (self.random.max(loss + 2.0 * chance), now);
         (self.usual, self.known) = (1.0 - loss, self.known.max(packets as f64));
     }
 
@@ -268,6 +278,8 @@ impl Measures {
         } else {
             is_beyond_chance(packets, lost, 1.0 - self.usual)
         };
+        let full = Rate::from_bps(sample.peak.as_nanos()) > self.deep.max(now).scale(NEARLY_FULL);
+        let unusual = full && lost as f64 > expected_at_most(packets, 1.0 - self.usual);
         self.learn_noise(sample.delay, ratio);
         let calm = self.calm.shows(now, rate);
         let odd = self.count_sample(sample, learns && !queued && !dropped, calm);
@@ -286,9 +298,9 @@ impl Measures {
             lost,
             spread: sample.receipts.spread(packets, loss),
             excess: excess || dropped,
+            unusual: unusual || excess || dropped,
             dropped,
             odd,
-            arrived: sample.arrived.0 as f64,
         }
     }
 
@@ -356,8 +368,13 @@ impl Measures {
 /// Whether more than chance explains that `lost` of `packets` are missing, where the part `usual`
 /// is lost at random.
 fn is_beyond_chance(packets: u64, lost: u64, usual: f64) -> bool {
+    lost as f64 > expected_at_most(packets, usual) + 1.0
+}
+
+/// The most of `packets` that chance takes where it usually takes this part.
+fn expected_at_most(packets: u64, usual: f64) -> f64 {
     let expected = usual * packets as f64;
-    lost as f64 > 1.2 * expected + 3.0 * libm::sqrt(expected) + 1.0
+    1.2 * expected + 3.0 * libm::sqrt(expected)
 }
 
 impl Counts {

@@ -45,7 +45,7 @@ use drops::Drops;
 use guard::{Guard, Held};
 use measures::Measures;
 use probe::{Limit, Probe};
-use sample::Gathering;
+use sample::{Enough, Gathering};
 use start::Start;
 use yielding::{Patience, Yield};
 
@@ -184,7 +184,9 @@ impl PathBound {
     /// Takes in what a receipt says, and bounds the path by it.
     pub fn handle_sample(&mut self, now: Time, sample: Sample, given: &Conditions) {
         self.drops.note(now, &sample, self.measures.threshold() * 2);
-        let Some(whole) = self.gathering.add(sample, self.changed_pn) else { return };
+        self.clock_window(now, &sample, given);
+        let enough = self.enough(given.rtt);
+        let Some(whole) = self.gathering.add(sample, self.changed_pn, enough) else { return };
         let learns = matches!(self.state, State::Start(_) | State::Cruise(_));
         let dropped = self.drops.explain(now, &whole);
         let v = self.measures.weigh(now, &whole, given, learns, dropped);
@@ -205,6 +207,15 @@ impl PathBound {
             State::Held(held) if fresh => self.hold(held, now, &v, given),
             State::Yield(since) if fresh => self.wait_for_rivals(since, now, &v, given),
             State::Cruise(_) | State::Probe(_) | State::Held(_) | State::Yield(_) => {}
+        }
+    }
+
+    /// What makes a sample whole in the present state, over a path of this round trip.
+    fn enough(&self, rtt: Span) -> Enough {
+        match self.state {
+            State::Compete(_) | State::Ask(_) => Enough::quick(rtt),
+            State::Start(_) | State::Cruise(_) => Enough::round(rtt),
+            State::Probe(_) | State::Held(_) | State::Yield(_) => Enough::many(),
         }
     }
 

@@ -6,8 +6,9 @@
 
 use gtp_alloc::{Rate, Span, Time};
 
+use super::compete::Why;
 use super::cruise::Cruise;
-use super::measures::Verdict;
+use super::measures::{RANDOM_MOST, RANDOM_SURE, Verdict};
 use super::sample::Conditions;
 use super::window::Window;
 use super::{PathBound, State};
@@ -90,7 +91,7 @@ impl PathBound {
         self.limit = Some(Limit { rate: level, at: now, stood, lowered: 0 });
         let rtt = given.rtt_least;
         let window = Window::young(now, level, rtt).at_limit().cut_to(now, BELOW);
-        self.begin_competing(now, window, rtt, true, given);
+        self.begin_competing(now, window, rtt, Why::Limit, given);
     }
 
     /// Losses came while `carried` arrived, which may be a little less than the known limit.
@@ -123,12 +124,18 @@ impl PathBound {
         let Some(loss) = sends.then(|| self.measures.doubt_random(now)).flatten() else {
             return false;
         };
-        let back = Some(self.bound).filter(|bound| !bound.is_unlimited());
+        let back = self.bound;
         self.probe(now, &Verdict { carried: arrives, ..*v }, loss, given);
-        if let State::Probe(probe) = &mut self.state {
-            probe.back = back;
-        }
+        self.goes_back_to(back);
         true
+    }
+
+    /// If the test that has just begun shows that the losses are random, it goes on with this
+    /// bound.
+    pub(super) fn goes_back_to(&mut self, bound: Rate) {
+        if let State::Probe(probe) = &mut self.state {
+            probe.back = Some(bound).filter(|bound| !bound.is_unlimited());
+        }
     }
 
     pub(super) fn probe(&mut self, now: Time, v: &Verdict, loss: f64, given: &Conditions) {
@@ -154,6 +161,11 @@ impl PathBound {
         let (left, was) = (lost as f64 / packets as f64 - usual, probe.loss - usual);
         let shown = packets as f64 * probe.loss >= SHOWN;
         let vanished = shown && left < was * VANISHED;
+        let random_most = if probe.competed { RANDOM_MOST } else { RANDOM_SURE };
+        if !vanished && lost as f64 > random_most * packets as f64 {
+            self.compete_after_loss(now, v, Why::Losses, given);
+            return;
+        }
         if !vanished {
             self.measures.note_random(now, lost as f64 / packets as f64, packets);
             if let Some(bound) = probe.back {

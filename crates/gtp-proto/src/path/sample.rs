@@ -118,6 +118,42 @@ impl Sample {
 pub(super) const SAMPLE_MIN: Span = Span::from_millis(25);
 /// 32 packets of this length tell an overload from chance: of five packets two are often lost.
 const SAMPLE_BYTES: Bytes = Bytes(32 * 1_500);
+/// The number of packets after which a slow session has seen enough of a round trip. Whoever
+/// waited for more would see each queue later than faster ones, and be cut again and again.
+const ROUND_PACKETS: u64 = 16;
+/// The same for a session that competes, which heeds losses as soon as a TCP does, and for one that
+/// asks whose queue it is, of which the delay alone is looked at.
+const QUICK_PACKETS: u64 = 8;
+
+/// What makes a sample whole: many packets, or a few of them over some time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Enough {
+    few: u64,
+    over: Span,
+}
+
+impl Enough {
+    /// Many packets alone.
+    pub fn many() -> Enough {
+        Enough { few: u64::MAX, over: Span::MAX }
+    }
+
+    /// A round trip's packets, if it has a few.
+    pub fn round(rtt: Span) -> Enough {
+        Enough { few: ROUND_PACKETS, over: rtt.max(SAMPLE_MIN) }
+    }
+
+    /// The same of fewer packets, however short the round trip.
+    pub fn quick(rtt: Span) -> Enough {
+        Enough { few: QUICK_PACKETS, over: rtt }
+    }
+
+    fn is_reached(&self, sample: &Sample) -> bool {
+        let lasts = |long: Span| sample.sent_in >= long && sample.arrived_in >= long / 2;
+        let few = sample.packets() >= self.few && lasts(self.over);
+        few || sample.sent >= SAMPLE_BYTES && lasts(SAMPLE_MIN)
+    }
+}
 
 /// Joins what receipts say until it is long enough.
 #[derive(Debug, Default)]
@@ -126,13 +162,12 @@ pub(super) struct Gathering(Option<Sample>);
 impl Gathering {
     /// Adds a receipt's sample and returns a whole one, if there is one now. Nothing before packet
     /// `changed_pn` shows the path as it is since the last change of the rate.
-    pub fn add(&mut self, sample: Sample, changed_pn: u64) -> Option<Sample> {
+    pub fn add(&mut self, sample: Sample, changed_pn: u64, enough: Enough) -> Option<Sample> {
         let whole = match self.0.take() {
             Some(begun) if !outdates(&sample, &begun, changed_pn) => begun.join(sample),
             Some(_) | None => sample,
         };
-        let short = whole.sent_in < SAMPLE_MIN || whole.arrived_in < SAMPLE_MIN / 2;
-        if short || whole.sent < SAMPLE_BYTES {
+        if !enough.is_reached(&whole) {
             self.0 = Some(whole);
             return None;
         }

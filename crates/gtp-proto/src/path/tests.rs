@@ -470,6 +470,17 @@ fn losses_while_no_more_is_sent_than_for_a_second_before_are_tested_if_they_go_o
     assert!(session.tell(10, 8), "losses that go on");
 }
 
+#[test]
+fn losses_that_stay_when_less_is_sent_are_random_up_to_a_tenth_and_a_rivals_above() {
+    for (nth, competes) in [(40, false), (12, false), (8, true), (4, true)] {
+        let mut session = Steady::new();
+        session.tell(20, NONE_LOST);
+        session.tell(200, nth);
+        let mode = session.path.standing().mode;
+        assert_eq!(mode == Mode::Compete, competes, "one in {nth}: {mode:?}");
+    }
+}
+
 /// What bounds a session that has sent a status in each tick, and loses most of its first data for
 /// so long.
 fn bound_after_outage(lasts: Span) -> Rate {
