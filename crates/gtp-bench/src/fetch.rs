@@ -21,7 +21,7 @@ use gtp_net::identity::Fingerprint;
 use gtp_net::messages::{Done, Law as WireLaw, Message, Open, SuiteList, VERSION, Verb};
 use gtp_net::trust::{HostAddress, HostTrust};
 use gtp_proto::limits::{UNIT_ETHERNET, UNIT_JUMBO, UNIT_MINIMUM};
-use gtp_proto::{Revision, Role};
+use gtp_proto::{PathUse, Revision, Role};
 
 use crate::cpu::cpu_seconds;
 use crate::memory::{Arrived, MemorySink, Object};
@@ -131,6 +131,7 @@ async fn line(
         unit_payload_max: UNIT_JUMBO,
         client_session,
         interval_us: None,
+        path: None,
     };
     let opened = channel.open(open).await?;
     let suite = Suite::from_code(opened.suite).ok_or_else(|| other("an unknown cipher"))?;
@@ -151,6 +152,7 @@ async fn line(
         },
         law: Law::Grant,
         weights: gtp_proto::Weights::ONE,
+        path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
         label: channel.ends().remote.to_string(),

@@ -16,7 +16,7 @@ use gtp_net::identity::{Fingerprint, Identity};
 use gtp_net::messages::{EntryKind, Message, Open, Opened, Reason, VERSION, Verb};
 use gtp_net::tls;
 use gtp_proto::limits::UNIT_JUMBO;
-use gtp_proto::{Revision, Role};
+use gtp_proto::{PathUse, Revision, Role};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -181,6 +181,7 @@ fn session(
         role: Role::Responder,
         law: Law::Grant,
         weights: gtp_proto::Weights::ONE,
+        path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
         label: channel.ends().remote.to_string(),
@@ -200,6 +201,7 @@ fn opened(shared: &Shared, open: &Open, session: &SessionOpen, suite: Suite) -> 
         content_bytes: object.total(),
         weight_milli: open.weight_milli,
         interval_us: open.interval_us.unwrap_or(INTERVAL_US),
+        path: None,
         law: None,
     }
 }

@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use gtp::{Fingerprint, Rate, Url, Value};
+use gtp::{Fingerprint, PathUse, Rate, Url, Value};
 
 use crate::bench::BenchArgs;
 use crate::candidates::CandidatesArgs;
@@ -242,6 +243,8 @@ pub struct TransferArgs {
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
         allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
+    #[command(flatten)]
+    pub path: PathArgs,
     /// Weight against other sessions at both hosts, 0.001 to 1000; `low`, the least, gives way to
     /// everybody else on the path as well
     #[arg(
@@ -274,6 +277,33 @@ pub struct TransferArgs {
 }
 
 /// Options of `serve`.
+/// How sessions use the path between the hosts. What both ends allow holds.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct PathArgs {
+    /// Where a session competes with other traffic, take what N TCP flows would, 1 to 8, if the
+    /// other end is started with as much
+    #[arg(
+        long, value_name = "N", env = "GTP_PATH_FLOWS",
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(PathUse::FLOWS_MAX))
+    )]
+    pub path_flows: Option<u8>,
+    /// Send what both hosts allow, whatever the path shows, if the other end is started with this
+    /// too. Only for paths that nobody else uses: it takes everything from everybody else
+    #[arg(long, env = "GTP_NO_PATH_BOUND", conflicts_with = "path_flows")]
+    pub no_path_bound: bool,
+}
+
+impl PathArgs {
+    /// The same for the library.
+    pub fn path_use(self) -> PathUse {
+        let flows = self.path_flows.and_then(NonZeroU8::new);
+        match self.no_path_bound {
+            true => PathUse::Unbounded,
+            false => flows.map_or(PathUse::ONE_FLOW, PathUse::Bounded),
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// The directory, or the file, to export
@@ -297,6 +327,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
         allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
+    #[command(flatten)]
+    pub path: PathArgs,
     /// Control laws that clients may ask for beside grant and endnode: by these one end decides
     /// alone, which is less kind to others on the same path. May be repeated
     #[arg(long, value_name = "LAW", value_enum, env = "GTP_ALLOW_CONTROL", value_delimiter = ',')]

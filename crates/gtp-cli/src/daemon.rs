@@ -352,10 +352,15 @@ fn say_standing(path: Option<&PathView>) -> String {
         0 | 1 => String::new(),
         many => format!(" for {many}"),
     };
+    let flows = match path.flows {
+        0 | 1 => String::new(),
+        many => format!(" as {many} flows"),
+    };
     match path.carries {
+        _ if path.is_unbounded() => "unbounded".to_owned(),
         Some(bps) => {
             let carries = words::say_rate(Rate::from_bps(bps));
-            format!("{group}{carries}{shared}, {}", path.state)
+            format!("{group}{carries}{shared}{flows}, {}", path.state)
         }
         None => format!("{group}no end seen{shared}"),
     }
@@ -373,6 +378,7 @@ mod tests {
             state: "compete".into(),
             carries: Some(48_000_000),
             queue: "another's".into(),
+            flows: 1,
         };
         assert_eq!(say_standing(Some(&path)), "#3 48.0 Mbit/s, compete");
         path.sessions = 2;
@@ -380,6 +386,10 @@ mod tests {
         (path.carries, path.group) = (None, None);
         assert_eq!(say_standing(Some(&path)), "no end seen for 2");
         assert_eq!(say_standing(None), "-");
+        (path.flows, path.carries) = (4, Some(48_000_000));
+        assert_eq!(say_standing(Some(&path)), "48.0 Mbit/s for 2 as 4 flows, compete");
+        path.state = "unbounded".into();
+        assert_eq!(say_standing(Some(&path)), "unbounded");
     }
 
     #[test]

@@ -346,6 +346,47 @@ fn sessions_of_one_client_share_a_path_and_the_list_says_so() {
 }
 
 #[test]
+fn a_path_is_used_as_both_ends_allow_and_each_end_says_how() {
+    let world = World::new();
+    world.export("big", 30_000_000);
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-out", "60Mbit"]);
+    let args = daemon.args();
+    let (off, four, eight) = ("--no-path-bound", "--path-flows=4", "--path-flows=8");
+    let cases = [
+        ("", "", Some(1), ""),
+        (eight, four, Some(4), ""),
+        (four, eight, Some(4), "counts as 4 of the path's flows, not 8"),
+        (off, off, None, "the path does not bound this transfer"),
+        (four, off, Some(4), "it was not started with --no-path-bound"),
+        (off, eight, Some(8), ""),
+        ("", off, Some(1), "it was not started with --no-path-bound"),
+    ];
+    for (n, (at_server, at_client, flows, words)) in cases.into_iter().enumerate() {
+        let words_of = |word: &'static str| (!word.is_empty()).then_some(word);
+        let terms: Vec<&str> = [&*args[0], &args[1], "--public"].into_iter().collect();
+        let terms: Vec<&str> = terms.into_iter().chain(words_of(at_server)).collect();
+        let server = world.serve("server", &terms);
+        let to = format!("to{n}");
+        let mut command = world.gtp("client", &["get", &server.url("big"), &to, "--daemon=off"]);
+        command.args(["--fingerprint", &server.fingerprint]).args(words_of(at_client));
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let standing = || Some(daemon.sessions().first()?.path.as_ref()?.clone());
+        wait_for("a session", || standing().is_some());
+        let path = standing().unwrap();
+        assert_eq!(path.is_unbounded(), flows.is_none(), "{at_server} {at_client}: {path:?}");
+        assert!(flows.is_none_or(|flows| path.flows == flows), "{at_server} {at_client}: {path:?}");
+        child.kill().unwrap();
+        let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+        let warned = said.contains("path does not") || said.contains("counts as");
+        let warned = warned || said.contains("--no-path-bound");
+        assert!(said.contains(words), "{at_server} {at_client}: {said}");
+        assert_eq!(warned, !words.is_empty(), "{at_server} {at_client}: {said}");
+        drop(server);
+        wait_for("its end", || daemon.sessions().is_empty());
+    }
+}
+
+#[test]
 fn a_daemon_that_comes_while_a_server_gives_is_found_by_each_of_its_engines() {
     let world = World::new();
     let content = world.export("big", 30_000_000);

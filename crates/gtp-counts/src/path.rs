@@ -15,7 +15,7 @@ use gtp_net::engine::{
     HostConfig, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, SourceOpen, TransferOpen,
     Unthreaded,
 };
-use gtp_proto::{Codepoint, Revision, Role, Weights};
+use gtp_proto::{Codepoint, PathUse, Revision, Role, Weights};
 use gtp_store::{
     BLOCK, BlockSink, BlockSource, Entry, Finished, Framed, Have, Kind, Lender, Manifest, Mode,
     Mtime, RelPath, RootKind, SinkError, SourceError, TRAILER, Value, Window, Written,
@@ -199,6 +199,7 @@ fn session(end: End) -> SessionOpen {
         },
         law: Law::Grant,
         weights: Weights { own: 1.0, peer: 1.0 },
+        path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
         label: String::new(),

@@ -74,6 +74,7 @@ pub async fn serve(listener: TcpListener, lie: Lie) {
             content_bytes: 0,
             weight_milli: open.weight_milli,
             interval_us: 20_000,
+            path: None,
             law: None,
         };
         if channel.send(&Message::Opened(opened)).await.is_err() {

@@ -70,13 +70,9 @@ fn a_hidden_bottleneck_is_found_and_shared() {
     for seed in ["1", "2", "3", "4", "5"] {
         let summary = summary("hidden-bottleneck.toml", &["--seed", seed]);
         for phase in phases(&summary) {
-            // Nobody told anybody of the link: a tenth is what its sessions may miss. More than their
-            // part arrives while the queue grows, which holds the video back: 40 ms of 100 Mbit/s
-            // over the 2 s and more that are judged.
+            // Nobody told anybody of the link: a tenth is what its sessions may miss.
             let (wanted, got) = (phase["wanted"].as_f64(), phase["got"].as_f64());
-            let held_back = 100e6 * 0.040 / 2.0;
-            assert!(got > wanted.map(|w| 0.9 * w), "{phase}");
-            assert!(got <= wanted.map(|w| w + held_back), "{phase}");
+            assert!(got > wanted.map(|w| 0.9 * w) && got <= wanted, "{phase}");
             jain.push(phase["jain"].as_f64().expect("an index"));
         }
     }

@@ -12,7 +12,7 @@ use gtp_net::engine::{
     Host, HostConfig, Law, RootPolicy, SessionKeys, SessionOpen, SourceHandle, SourceOpen,
     TransferEvent, TransferHandle, TransferOpen,
 };
-use gtp_proto::{Revision, Role};
+use gtp_proto::{PathUse, Revision, Role};
 use gtp_store::{BlockSource, DiscardSink, Pattern, RelPath, SyntheticSource};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -77,6 +77,7 @@ fn session(sends: &Host, receives: &Host) -> Result<(SessionOpen, SessionOpen), 
         role,
         law: Law::Grant,
         weights: gtp_proto::Weights::ONE,
+        path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
         label: "loopback".into(),

@@ -20,7 +20,7 @@ use gtp_net::messages::{
 };
 use gtp_net::tls::server_config;
 use gtp_net::trust::HostTrust;
-use gtp_proto::{Revision, Role};
+use gtp_proto::{PathUse, Revision, Role};
 use gtp_store::{BlockSource, Framed, Pattern, RelPath, SourceError, SyntheticSource};
 use hostile::{Client, Liar, Raw, an_opened, entry, file, framed, host, listing, unchecked};
 use tokio::sync::mpsc;
@@ -456,6 +456,7 @@ async fn give(
         role: Role::Responder,
         law: Law::Grant,
         weights: gtp_proto::Weights::ONE,
+        path: PathUse::default(),
         max_rate: gtp_alloc::Rate::UNLIMITED,
         principal: 0,
         label: "liar".into(),

@@ -50,6 +50,6 @@ pub use report::{FlowId, Grant, Law, LimitedBy, Phase, Report};
 pub use requests::Repairs;
 pub use session::{Arrival, Discard, Event, Link, Transmit, Unit, Wake};
 pub use sink::{SinkConfig, SinkSession};
-pub use source::{Kept, SourceConfig, SourceSession, Supplied, Supply};
+pub use source::{Kept, PathUse, SourceConfig, SourceSession, Supplied, Supply};
 pub use weight::Weights;
 pub use wire::Revision;

@@ -41,7 +41,7 @@ mod rest;
 mod supplied;
 mod told;
 
-pub use kept::Kept;
+pub use kept::{Kept, PathUse};
 
 use ecn::heeds_marks;
 use told::{Since, Timed, Told, Word};
@@ -140,6 +140,7 @@ pub struct SourceSession {
     pacer: Pacer,
     path: Path,
     kept: Kept,
+    uses: PathUse,
     /// When a receipt last said something of the path.
     path_heard_at: Option<Time>,
     path_group: u16,
@@ -202,6 +203,7 @@ impl SourceSession {
             pacer: Pacer::new(now),
             path: Path::new(now),
             kept: Kept::default(),
+            uses: PathUse::default(),
             path_heard_at: None,
             path_group: 0,
             log: SendLog::default(),
@@ -259,6 +261,18 @@ impl SourceSession {
     pub fn deciding_by(mut self, law: Box<dyn SourceLaw>) -> SourceSession {
         self.alone = Some(law);
         self
+    }
+
+    /// Makes it use its path in this way, as both ends have agreed.
+    #[must_use]
+    pub fn using_path(mut self, uses: PathUse) -> SourceSession {
+        (self.uses, self.kept) = (uses, uses.kept());
+        self
+    }
+
+    /// How it uses its path.
+    pub fn path_use(&self) -> PathUse {
+        self.uses
     }
 
     /// The interface that datagrams leave by has this rate from now on, if the law that decides
@@ -572,6 +586,7 @@ impl SourceSession {
             next_pn: self.numbering.upcoming(),
             idles: self.demand.is_limited(),
             yields: self.config.weights.yield_to_others(),
+            flows: self.uses.flows(),
         }
     }
 

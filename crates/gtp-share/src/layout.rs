@@ -6,6 +6,8 @@
 //! lives stands first, so that a look at it touches little memory. Offsets are part of the layout's
 //! version; `docs/DAEMON.md` lists them.
 
+use core::num::NonZeroU8;
+
 use gtp_alloc::led::Counts;
 use gtp_alloc::tree::WEIGHT_MOST;
 use gtp_alloc::{Bytes, Rate, Span};
@@ -331,7 +333,9 @@ const COARSE_BITS: u32 = 10;
 /// A rate that 32 bits do not hold is posted as this, and counts as unlimited.
 const COARSE_ALL: u64 = 0xffff_ffff;
 /// Sessions of one path are not counted beyond this.
-const PATH_SESSIONS: u64 = 0x3ff;
+const PATH_SESSIONS: u64 = 0x7f;
+/// The place of a queue of a session that its path does not bound: then nothing is known of one.
+const UNBOUNDED: u64 = 3;
 
 /// The session's datagrams go over TCP. Modes leave this bit free.
 const OVER_TCP: u64 = 1 << 3;
@@ -352,16 +356,19 @@ impl PostedPath {
             Mode::Probe => 5,
             Mode::Guard => 6,
             Mode::Yield => 7,
+            Mode::Unbounded => 1,
         };
         let queue = match path.queue {
+            _ if path.mode == Mode::Unbounded => UNBOUNDED,
             Queue::None => 0,
             Queue::Own => 1,
             Queue::Another => 2,
         };
+        let flows = u64::from(path.flows.get() - 1) & 7;
         let sessions = u64::from(path.sessions).min(PATH_SESSIONS);
         let carries = (path.carries.as_bps() >> COARSE_BITS).min(COARSE_ALL);
         let group = u64::from(path.group);
-        PostedPath(mode | queue << 4 | sessions << 6 | group << 16 | carries << 32)
+        PostedPath(mode | queue << 4 | sessions << 6 | flows << 13 | group << 16 | carries << 32)
     }
 
     /// The same of a session whose datagrams its control connection carries.
@@ -377,15 +384,23 @@ impl PostedPath {
     /// What it says of the path, if it says anything that an honest process could have meant.
     pub fn standing(self) -> Option<Standing> {
         let PostedPath(word) = self;
+        let (mode, queue) = match word >> 4 & 3 {
+            UNBOUNDED => (Mode::Unbounded, Queue::None),
+            queue => {
+                let mode = *Mode::ALL.get(((word & 0x7) as usize).checked_sub(1)?)?;
+                (mode, *Queue::ALL.get(queue as usize)?)
+            }
+        };
         Some(Standing {
             group: (word >> 16) as u16,
             sessions: (word >> 6 & PATH_SESSIONS) as u32,
-            mode: *Mode::ALL.get(((word & 0x7) as usize).checked_sub(1)?)?,
+            mode,
             carries: match word >> 32 {
                 COARSE_ALL => Rate::UNLIMITED,
                 some => Rate::from_bps(some << COARSE_BITS),
             },
-            queue: *Queue::ALL.get((word >> 4 & 3) as usize)?,
+            queue,
+            flows: NonZeroU8::MIN.saturating_add((word >> 13 & 7) as u8),
         })
     }
 }
@@ -516,9 +531,13 @@ mod tests {
             mode: Mode::Guard,
             carries: Rate::from_bps(5 << COARSE_BITS),
             queue: Queue::Another,
+            flows: NonZeroU8::new(8).unwrap(),
         });
         let path = PostedPath::new(standing);
         assert_eq!(path.standing(), standing);
+        let (mode, queue) = (Mode::Unbounded, Queue::None);
+        let unbounded = standing.map(|path| Standing { mode, queue, ..path });
+        assert_eq!(PostedPath::new(unbounded).standing(), unbounded);
         assert!(!path.is_over_tcp() && path.over_tcp().is_over_tcp());
         assert_eq!(path.over_tcp().standing(), standing);
         let (limited_by, packets, lost, wire_bytes) = (LimitedBy::Path, 1, 2, 3);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use gtp_proto::path::Standing;
+use gtp_proto::path::{Mode, Standing};
 use serde::{Deserialize, Serialize};
 
 /// Version of messages and pages. Daemon and programs must agree on it.
@@ -232,12 +232,28 @@ pub struct PathView {
     pub group: Option<u16>,
     /// How many sessions share it.
     pub sessions: u32,
-    /// What is done about it: `start`, `cruise`, `ask`, `compete`, `probe` or `guard`.
+    /// What is done about it: `start`, `cruise`, `ask`, `compete`, `probe`, `guard`, `yield`, or
+    /// `unbounded` if nothing is.
     pub state: String,
     /// What it is believed to carry for all of them, bit/s; nothing while no bottleneck was seen.
     pub carries: Option<u64>,
     /// Whose queue it has: `none`, `own` or `another's`.
     pub queue: String,
+    /// The TCP flows that the session stands for where it competes. Daemons of early versions do
+    /// not say it.
+    #[serde(default = "one_flow")]
+    pub flows: u8,
+}
+
+fn one_flow() -> u8 {
+    1
+}
+
+impl PathView {
+    /// Whether the path does not bound the session.
+    pub fn is_unbounded(&self) -> bool {
+        self.state == Mode::Unbounded.as_str()
+    }
 }
 
 impl From<Standing> for PathView {
@@ -248,6 +264,7 @@ impl From<Standing> for PathView {
             state: path.mode.as_str().to_owned(),
             carries: (!path.carries.is_unlimited()).then(|| path.carries.as_bps()),
             queue: path.queue.as_str().to_owned(),
+            flows: path.flows.get(),
         }
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use gtp_alloc::Rate;
 use gtp_net::client::{Directories, GetRequest, MakeSink, Naming, Place, Terms, Udp, Url};
 use gtp_net::flows::Law;
+use gtp_net::flows::PathUse;
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
 use gtp_net::messages::ALONE_RATE;
@@ -57,6 +58,7 @@ pub(crate) struct Asked {
     pub law: Law,
     pub weight: f64,
     pub max_rate: Rate,
+    pub path: PathUse,
     pub patience: Duration,
     pub udp: Udp,
 }
@@ -68,6 +70,7 @@ impl Default for Asked {
             law: Law::Grant,
             weight: 1.0,
             max_rate: Rate::UNLIMITED,
+            path: PathUse::default(),
             patience: gtp_net::client::PATIENCE,
             udp: Udp::Auto,
         }
@@ -84,6 +87,7 @@ impl Asked {
         terms.law = self.law;
         terms.weight = self.weight;
         terms.max_rate = self.max_rate;
+        terms.path = self.path;
         terms.patience = self.patience;
         terms.udp = self.udp;
         Ok(terms)
@@ -245,6 +249,13 @@ impl Get {
     /// Goes on this long without progress before it fails.
     pub fn patience(mut self, patience: Duration) -> Get {
         self.asked.patience = patience;
+        self
+    }
+
+    /// How sessions are to use their paths. A server that does not allow it has the more cautious of
+    /// both; [`Event::Warning`](crate::Event::Warning) says so.
+    pub fn path(mut self, path: PathUse) -> Get {
+        self.asked.path = path;
         self
     }
 

@@ -63,7 +63,7 @@ pub use gtp_net::client::{
     Survey, Udp, Url,
 };
 pub use gtp_net::engine::{Bond, Sharing, Stands, Way, default_capacity, default_engines};
-pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy, WEIGHT_LOW};
+pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy, PathUse, WEIGHT_LOW};
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
 pub use gtp_net::messages::Reason;
 pub use gtp_net::server::{

@@ -11,6 +11,7 @@ use gtp_alloc::Rate;
 use gtp_net::client::{Input, MakeContent, Objects, PourRequest, PutRequest, Udp, Url};
 use gtp_net::flows::Failure;
 use gtp_net::flows::Law;
+use gtp_net::flows::PathUse;
 use gtp_net::identity::Fingerprint;
 use gtp_store::{BlockSource, RelPath};
 use tokio::io::AsyncRead;
@@ -108,6 +109,13 @@ impl Put {
     /// Goes on this long without progress before it fails.
     pub fn patience(mut self, patience: Duration) -> Put {
         self.asked.patience = patience;
+        self
+    }
+
+    /// How sessions are to use their paths. A server that does not allow it has the more cautious of
+    /// both; [`Event::Warning`](crate::Event::Warning) says so.
+    pub fn path(mut self, path: PathUse) -> Put {
+        self.asked.path = path;
         self
     }
 

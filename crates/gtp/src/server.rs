@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gtp_alloc::Rate;
+use gtp_net::flows::PathUse;
 use gtp_net::flows::{Alone, Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
 use gtp_net::server::Server as Listening;
@@ -38,6 +39,7 @@ pub struct Server {
     only: Option<(Fingerprint, Access)>,
     limits: Limits,
     max_rate: Rate,
+    path: PathUse,
     alone: Vec<Alone>,
     changes: Changes,
     confines: Option<Confines>,
@@ -57,6 +59,7 @@ impl Server {
             only: None,
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
+            path: PathUse::default(),
             alone: Vec::new(),
             changes: Changes::Untold,
             confines: None,
@@ -141,6 +144,12 @@ impl Server {
         self
     }
 
+    /// Lets sessions use their paths in this way, if their clients ask for it.
+    pub fn path(mut self, path: PathUse) -> Server {
+        self.path = path;
+        self
+    }
+
     /// Takes part in this control law, by which one end decides alone over a session's rate, if a
     /// client asks for it. Such sessions are less kind to others on the same path: without this
     /// they are refused.
@@ -206,6 +215,7 @@ impl Server {
             writing: self.writing,
             limits: self.limits,
             max_rate: self.max_rate,
+            path: self.path,
             alone: self.alone,
             interval: host.interval,
             sink_options: SinkOptions::default(),
@@ -227,7 +237,7 @@ impl Server {
 
     /// What may change while it runs.
     fn terms(self) -> Terms {
-        Terms { writing: self.writing, max_rate: self.max_rate, alone: self.alone }
+        Terms { writing: self.writing, max_rate: self.max_rate, path: self.path, alone: self.alone }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gtp::{
-    Alone, Confines, Failure, FailureKind, Fingerprint, Host, Identity, Listen, RelPath,
+    Alone, Confines, Failure, FailureKind, Fingerprint, Host, Identity, Listen, PathUse, RelPath,
     RunningServer, Server, Voucher,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -378,6 +378,8 @@ async fn open(
     if let (false, Some(near)) = (matches!(request.want, Want::Receive(_)), ssh_address(0)) {
         server = server.data_from(near);
     }
+    // Both ends are the same user's, who says at the near one how they use the path.
+    server = server.path(PathUse::Unbounded);
     for law in [Alone::Gtp2004, Alone::Rbudp, Alone::Sabul, Alone::Tsunami] {
         server = server.allow(law);
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use gtp::{
-    Event, Failure, FailureKind, Fingerprint, Law, LimitedBy, Outcome, Progress, Put, Rate,
-    RootKind, SourceShare, Span, Udp, Value, Way,
+    Event, Failure, FailureKind, Fingerprint, Law, LimitedBy, Outcome, PathUse, Progress, Put,
+    Rate, RootKind, SourceShare, Span, Udp, Value, Way,
 };
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +61,9 @@ pub struct Order {
     pub patience_ms: u64,
     /// Whether data go by UDP, as it is called on the command line.
     pub udp: String,
+    /// How the session is to use the path, if not as one flow: its code in PROTOCOL.md.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_use: Option<u8>,
 }
 
 /// What the far end reports.
@@ -162,6 +165,7 @@ impl Order {
             max_rate: None,
             patience_ms: 60_000,
             udp: named(&args::Udp::Auto),
+            path_use: None,
         }
     }
 
@@ -173,6 +177,7 @@ impl Order {
         self.max_rate = terms.max_rate.map(|rate| rate.as_bps());
         self.patience_ms = u64::try_from(terms.retry_for.as_millis()).unwrap_or(u64::MAX);
         self.udp = named(&terms.udp);
+        self.path_use = terms.path.path_use().code();
         self
     }
 
@@ -187,6 +192,7 @@ impl Order {
         let law: Law = law(control, self.rate.map(Rate::from_bps))?;
         let udp: Udp = udp(udp_used);
         let put = Options::control(put, law).weight(self.weight.clamp(0.001, 1000.0));
+        let put = Options::path(put, PathUse::of_code(self.path_use));
         let put = put.udp(udp).patience(Duration::from_millis(self.patience_ms));
         Ok(match self.max_rate {
             Some(rate) => put.max_rate(Rate::from_bps(rate)),

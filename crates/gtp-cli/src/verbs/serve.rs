@@ -86,6 +86,11 @@ impl Service {
             None => server(&args).start(&host).await?,
             Some(sockets) => server(&args).start_on(&host, sockets).await?,
         };
+        if args.path.no_path_bound {
+            let words = "clients may ask for transfers that the path does not bound: others on it \
+                         may get nothing";
+            warn!(target: SERVER, "{words}");
+        }
         let metrics = args.metrics.map(|at| Metrics::serve(at, running.sessions())).transpose()?;
         announce(&args, &running);
         let (teller, manager) = (Teller::new(&args), Manager::of_process());
@@ -230,6 +235,7 @@ fn server(args: &ServeArgs) -> Server {
     if let Some(rate) = args.max_rate {
         server = server.max_rate(rate);
     }
+    server = server.path(args.path.path_use());
     if args.audit.is_some() {
         server = server.tell_changes();
     }

@@ -7,7 +7,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gtp::{Failure, FailureKind, Fingerprint, Get, Host, Law, Outcome, Put, Rate, Transfer, Udp};
+use gtp::{
+    Failure, FailureKind, Fingerprint, Get, Host, Law, Outcome, PathUse, Put, Rate, Transfer, Udp,
+};
 
 use crate::args::{self, Agreed, Control, TransferArgs};
 use crate::show::Shower;
@@ -67,6 +69,7 @@ pub trait Options: Sized {
     fn max_rate(self, rate: Rate) -> Self;
     fn patience(self, patience: Duration) -> Self;
     fn udp(self, udp: Udp) -> Self;
+    fn path(self, path: PathUse) -> Self;
     fn fingerprint(self, fingerprint: Fingerprint) -> Self;
     fn accept_new(self) -> Self;
 
@@ -76,7 +79,7 @@ pub trait Options: Sized {
     /// [`FailureKind::Usage`] if the options contradict each other.
     fn with_options(self, args: &TransferArgs) -> Result<Self, Failure> {
         let described = self.control(control(args)?).weight(args.weight).patience(args.retry_for);
-        let described = described.udp(udp(args.udp));
+        let described = described.udp(udp(args.udp)).path(args.path.path_use());
         Ok(match args.max_rate {
             Some(rate) => described.max_rate(rate),
             None => described,
@@ -108,6 +111,9 @@ macro_rules! take_options {
             }
             fn udp(self, udp: Udp) -> Self {
                 <$kind>::udp(self, udp)
+            }
+            fn path(self, path: PathUse) -> Self {
+                <$kind>::path(self, path)
             }
             fn fingerprint(self, fingerprint: Fingerprint) -> Self {
                 <$kind>::fingerprint(self, fingerprint)

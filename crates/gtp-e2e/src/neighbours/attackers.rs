@@ -317,6 +317,7 @@ pub(super) async fn open(
         unit_payload_max: 1_400,
         client_session,
         interval_us: None,
+        path: None,
     };
     let opened = channel.open(open).await?;
     Ok((channel, opened))

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gtp_proto::limits::{UNIT_ETHERNET, UNIT_JUMBO, UNIT_MINIMUM};
-use gtp_proto::{Role, Weights};
+use gtp_proto::{PathUse, Role, Weights};
 use gtp_store::{Manifest, RootKind};
 use gtp_sys::udp::route_mtu;
 
@@ -137,6 +137,8 @@ pub(crate) async fn ask_at_once(
         role: units.role(opened.unit_payload, terms.law),
         law: terms.law,
         weights: Weights { own: f64::from(opened.weight_milli) / 1000.0, peer: 1.0 },
+        // A server that says more than was asked for is not heeded.
+        path: terms.path.agreed(PathUse::of_code(opened.path)),
         max_rate: terms.max_rate,
         principal: 0,
         label: url.to_string(),
@@ -164,6 +166,7 @@ pub(super) fn open_message(
         unit_payload_max: UNIT_ETHERNET, // The caller knows the route.
         client_session,
         interval_us: interval,
+        path: terms.path.code(),
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::connect::Units;
 use super::link::{self, Order, Ready, Report, Reports};
+use super::path_words;
 use super::place::{self, Place, Placed};
 use super::progress::{Event, Outcome, Progress};
 use super::roots::RootCheck;
@@ -484,6 +485,8 @@ impl Gather {
                 self.skipped.note(failure, &self.monitor);
             }
         }
+        let words = path_words(self.sources[number].url.host(), self.terms.path, session.path);
+        words.into_iter().for_each(|words| self.monitor.tell(Event::Warning(words)));
         self.sources[number].peer = Some(session.peer);
         self.sources[number].revision = session.revision;
         self.sources[number].inquiry = Inquiry::default();

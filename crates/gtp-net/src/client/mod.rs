@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gtp_alloc::{Rate, Span};
-use gtp_proto::Revision;
+use gtp_proto::{PathUse, Revision};
 use tokio::sync::{mpsc, watch};
 
 pub use get::{GetRequest, get};
@@ -212,6 +212,8 @@ pub struct Terms {
     pub weight: f64,
     /// A limit on each session's rate.
     pub max_rate: Rate,
+    /// How sessions are to use their paths, if the server allows it.
+    pub path: PathUse,
     /// How long to go on without progress.
     pub patience: Duration,
     /// Whether data go by UDP.
@@ -226,9 +228,26 @@ impl Terms {
             law: Law::Grant,
             weight: 1.0,
             max_rate: Rate::UNLIMITED,
+            path: PathUse::default(),
             patience: PATIENCE,
             udp: Udp::Auto,
         }
+    }
+}
+
+/// What to tell the user of how a session uses its path, if that is out of the ordinary.
+fn path_words(host: &HostAddress, asked: PathUse, agreed: PathUse) -> Option<String> {
+    match (asked, agreed) {
+        (PathUse::Unbounded, PathUse::Unbounded) => Some(format!(
+            "{host}: the path does not bound this transfer: others on the path may get nothing"
+        )),
+        (PathUse::Unbounded, PathUse::Bounded(_)) => Some(format!(
+            "{host} keeps to what the path carries: it was not started with --no-path-bound"
+        )),
+        (PathUse::Bounded(asked), PathUse::Bounded(agreed)) if agreed < asked => Some(format!(
+            "{host} counts as {agreed} of the path's flows, not {asked}: --path-flows was less there"
+        )),
+        (PathUse::Bounded(_), _) => None,
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Sleep;
 
 use super::connect::{Granted, Units, ask, left_out, reach};
+use super::path_words;
 use super::placement::End;
 use super::progress::{Event, Outcome, Progress, SourceShare};
 use super::silence::{Asked, Inquiry, Silences, Verdict, speaks_against_udp};
@@ -237,6 +238,8 @@ impl Attempt {
         let Granted { mut channel, opened, session, data_port } =
             ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
         (self.peer, self.revision) = (Some(session.peer), session.revision);
+        let words = path_words(self.url.host(), self.terms.path, session.path);
+        words.into_iter().for_each(|words| self.monitor.tell(Event::Warning(words)));
         self.mark("the put is granted");
         let end = if self.url.names_directory() { End::Slash } else { End::Name };
         // What is there when the command begins decides, and what attempts leave there does not.

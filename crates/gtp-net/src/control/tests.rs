@@ -31,6 +31,7 @@ fn an_open() -> Open {
         unit_payload_max: 1400,
         client_session: 7,
         interval_us: None,
+        path: None,
     }
 }
 
@@ -46,6 +47,7 @@ fn an_opened() -> Opened {
         content_bytes: 5,
         weight_milli: 1000,
         interval_us: 20_000,
+        path: None,
         law: None,
     }
 }

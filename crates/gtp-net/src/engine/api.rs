@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_proto::path::Standing;
-use gtp_proto::{FlowId, LimitedBy, Revision, Role, Weights};
+use gtp_proto::{FlowId, LimitedBy, PathUse, Revision, Role, Weights};
 use gtp_store::{
     BlockSink, BlockSource, Finished, Manifest, RelPath, SinkError, SourceError, Value,
 };
@@ -90,6 +90,8 @@ pub struct SessionOpen {
     pub law: Law,
     /// What each end brings to its weight.
     pub weights: Weights,
+    /// How it uses its path, as both ends have agreed.
+    pub path: PathUse,
     /// A limit that the user set.
     pub max_rate: Rate,
     /// At a host that serves a client whose key it knows, a number for that key, for sharing by

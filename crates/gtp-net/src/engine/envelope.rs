@@ -348,7 +348,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use gtp_alloc::Rate;
-    use gtp_proto::Weights;
+    use gtp_proto::{PathUse, Weights};
 
     use super::super::api::SessionKeys;
     use super::super::law::Law;
@@ -368,6 +368,7 @@ mod tests {
             role: Role::Initiator { unit_payloads: vec![1_180] },
             law: Law::Grant,
             weights: Weights::ONE,
+            path: PathUse::default(),
             max_rate: Rate::UNLIMITED,
             principal: 0,
             label: String::new(),

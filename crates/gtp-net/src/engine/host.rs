@@ -626,7 +626,7 @@ pub fn default_capacity() -> Rate {
 #[cfg(test)]
 mod tests {
     use gtp_alloc::Bytes;
-    use gtp_proto::{Revision, Role, Weights};
+    use gtp_proto::{PathUse, Revision, Role, Weights};
     use gtp_store::{Pattern, RelPath, SyntheticSource};
 
     use super::*;
@@ -656,6 +656,7 @@ mod tests {
             role: Role::Responder,
             law: Law::Grant,
             weights: Weights { own: 1.0, peer: 1.0 },
+            path: PathUse::default(),
             max_rate: Rate::UNLIMITED,
             principal: 0,
             label: String::new(),

@@ -85,7 +85,7 @@ impl SourceSide {
             max_rate: new.session.max_rate,
             proof_key,
         };
-        let mut core = SourceSession::new(now, config);
+        let mut core = SourceSession::new(now, config).using_path(new.session.path);
         if let Some(law) = new.session.law.at_source(interface) {
             core = core.deciding_by(law);
         }
@@ -210,7 +210,7 @@ impl SourceSide {
         let has_room = envelope.has_room(now);
         // A connection keeps the order of what it takes, so one that leaves late comes late.
         let (joined, kept) = match envelope.way() {
-            Way::Udp => (Joins::InAnyOrder, Kept::ByPathBound),
+            Way::Udp => (Joins::InAnyOrder, self.core.path_use().kept()),
             Way::Control => (Joins::InOrder, Kept::ByCarrier),
         };
         self.core.set_kept(kept);

@@ -16,8 +16,8 @@ pub(crate) mod tree;
 pub use crate::engine::{Alone, Law};
 pub use bundle::{Bundle, BundleError, Part};
 pub use failure::{Failure, FailureKind};
-pub use gtp_proto::LimitedBy;
 pub use gtp_proto::limits::WEIGHT_LOW;
+pub use gtp_proto::{LimitedBy, PathUse};
 pub use pages::BadListing;
 
 pub(crate) use answer::{RootAnswers, hashing_span};

@@ -63,6 +63,9 @@ pub struct Open {
     /// server's choice.
     #[n(7)]
     pub interval_us: Option<u32>,
+    /// How the client would have the session use its path, as [`gtp_proto::PathUse::code`] writes it.
+    #[n(8)]
+    pub path: Option<u8>,
 }
 
 /// Server to client: the session exists. For `get` manifest pages follow; for `put` the client
@@ -105,6 +108,10 @@ pub struct Opened {
     /// asked for.
     #[n(10)]
     pub law: Option<Law>,
+    /// How the session uses its path, as [`gtp_proto::PathUse::code`] writes it: no less cautiously than the client
+    /// asked for.
+    #[n(11)]
+    pub path: Option<u8>,
 }
 
 /// Server to client: no session, and why.
@@ -566,6 +573,7 @@ impl Open {
         self.law.check()?;
         within(self.weight_milli, WEIGHT_MILLI, "weight")?;
         check_unit(self.unit_payload_max)?;
+        check_path(self.path)?;
         self.interval_us.map_or(Ok(()), |us| within(us, INTERVAL_US, "control interval"))
     }
 }
@@ -578,6 +586,7 @@ impl Opened {
         within(self.content_bytes, 0..=CONTENT_MAX, "size of the content")?;
         within(self.weight_milli, WEIGHT_MILLI, "weight")?;
         within(self.interval_us, INTERVAL_US, "control interval")?;
+        check_path(self.path)?;
         self.law.map_or(Ok(()), |law| law.check())
     }
 }
@@ -587,6 +596,10 @@ impl Page {
         within(self.entries.len(), 1..=ENTRIES_PER_PAGE, "number of entries in a page")?;
         self.entries.iter().try_for_each(Entry::check)
     }
+}
+
+fn check_path(code: Option<u8>) -> Result<(), Malformed> {
+    code.map_or(Ok(()), |code| within(code, PATH_USE, "use of the path"))
 }
 
 fn check_unit(payload: u16) -> Result<(), Malformed> {

@@ -72,16 +72,18 @@ fn open() -> impl Strategy<Value = Open> {
     let suites = proptest::collection::vec(any::<u8>(), 1..=SUITES_MAX).prop_map(SuiteList);
     let (weight, unit) = (WEIGHT_MILLI, UNIT_PAYLOAD);
     let interval = proptest::option::of(INTERVAL_US);
-    (any::<u32>(), verb(), suites, law(), weight, unit, any::<u32>(), interval).prop_map(
-        |(version, verb, suites, law, weight_milli, unit_payload_max, client_session, us)| Open {
+    let ends = (any::<u32>(), interval, proptest::option::of(PATH_USE));
+    (any::<u32>(), verb(), suites, law(), weight, unit, ends).prop_map(
+        |(version, verb, suites, law, weight_milli, unit_payload_max, ends)| Open {
             version,
             verb,
             suites,
             law,
             weight_milli,
             unit_payload_max,
-            client_session,
-            interval_us: us,
+            client_session: ends.0,
+            interval_us: ends.1,
+            path: ends.2,
         },
     )
 }
@@ -91,8 +93,16 @@ fn opened() -> impl Strategy<Value = Opened> {
     let object =
         proptest::option::of(prop_oneof![Just(EntryKind::File), Just(EntryKind::Directory)]);
     let said = proptest::option::of(law());
-    (ids, object, end(), WEIGHT_MILLI, INTERVAL_US, said).prop_map(
-        |((version, server_session, suite, unit, udp_port), object, end, weight, interval, law)| {
+    (ids, object, end(), WEIGHT_MILLI, INTERVAL_US, said, proptest::option::of(PATH_USE)).prop_map(
+        |(
+            (version, server_session, suite, unit, udp_port),
+            object,
+            end,
+            weight,
+            interval,
+            law,
+            path,
+        )| {
             Opened {
                 version,
                 server_session,
@@ -104,6 +114,7 @@ fn opened() -> impl Strategy<Value = Opened> {
                 content_bytes: end.content_bytes,
                 weight_milli: weight,
                 interval_us: interval,
+                path,
                 law,
             }
         },
@@ -320,6 +331,7 @@ fn an_open() -> Open {
         unit_payload_max: 1400,
         client_session: 1,
         interval_us: None,
+        path: None,
     }
 }
 

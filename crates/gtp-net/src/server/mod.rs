@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bucket, Bytes, Rate, Span};
+use gtp_proto::PathUse;
 use gtp_store::{Chosen, Export, KnownRoots, SinkOptions};
 use gtp_sys::Clock;
 use rustls::ServerConfig as TlsConfig;
@@ -89,6 +90,8 @@ pub struct ServeConfig {
     pub limits: Limits,
     /// A limit on each session's rate.
     pub max_rate: Rate,
+    /// How sessions may use their paths, if their clients ask for it.
+    pub path: PathUse,
     /// Control laws by which one end decides alone that clients may ask for.
     pub alone: Vec<Alone>,
     /// The control interval, said to clients.
@@ -117,6 +120,7 @@ impl ServeConfig {
             writing: Writing::Refused,
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
+            path: PathUse::default(),
             alone: Vec::new(),
             interval: None,
             sink_options: SinkOptions::default(),
@@ -135,6 +139,8 @@ pub struct Terms {
     pub writing: Writing,
     /// A limit on each session's rate.
     pub max_rate: Rate,
+    /// How sessions may use their paths, if their clients ask for it.
+    pub path: PathUse,
     /// Control laws by which one end decides alone that clients may ask for.
     pub alone: Vec<Alone>,
 }
@@ -260,8 +266,8 @@ impl Server {
         keys: Keys,
         (listener, socket, address): (TcpListener, SocketId, SocketAddr),
     ) -> Server {
-        let ServeConfig { writing, max_rate, .. } = config;
-        let terms = Terms { writing, max_rate, alone: config.alone.clone() };
+        let ServeConfig { writing, max_rate, path, .. } = config;
+        let terms = Terms { writing, max_rate, path, alone: config.alone.clone() };
         let limits = config.limits.within(gtp_sys::descriptors::limit());
         let clients = Arc::new(Clients::new(limits));
         let exported = Exported {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use gtp_proto::limits::UNIT_JUMBO;
-use gtp_proto::{Role, Weights};
+use gtp_proto::{PathUse, Role, Weights};
 use gtp_store::RelPath;
 
 use super::admission::{holder, weight};
@@ -65,6 +65,8 @@ pub(super) struct Client {
     pub suite: Suite,
     /// The weight that it gets, in thousandths.
     pub weight_milli: u32,
+    /// How its session uses the path.
+    pub path_use: PathUse,
     /// Whether it may read what is there, also where it only writes.
     pub may_read: bool,
     /// On whose account memory for its listing goes.
@@ -80,6 +82,7 @@ struct Judged {
     path: Option<RelPath>,
     suite: Suite,
     weight_milli: u32,
+    path_use: PathUse,
     may_read: bool,
     holder: Holder,
 }
@@ -102,7 +105,7 @@ pub(super) async fn serve(
         judged = judged => judged,
         why = stop.seat.told() => Err(Refusal::new(why.reason(), why.failure().text)),
     };
-    let Judged { path, suite, weight_milli, may_read, holder } = match judged {
+    let Judged { path, suite, weight_milli, path_use, may_read, holder } = match judged {
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => {
             shared.tell(ServerEvent::Refused {
@@ -126,6 +129,7 @@ pub(super) async fn serve(
         path,
         suite,
         weight_milli,
+        path_use,
         may_read,
         holder,
         seat,
@@ -223,7 +227,8 @@ fn judge(
     judge_place(shared, open, path.as_ref())?;
     let weight_milli = weight(trust, &key, open.weight_milli);
     let (may_read, holder) = (access.read, holder(trust, &key));
-    Ok(Judged { path, suite, weight_milli, may_read, holder })
+    let path_use = shared.terms().path.agreed(PathUse::of_code(open.path));
+    Ok(Judged { path, suite, weight_milli, path_use, may_read, holder })
 }
 
 /// Whether the client may write where it asks to.
@@ -306,6 +311,7 @@ impl Client {
             law: known_law(self.open.law),
             // What the client asked for is his end's; a tree here makes it less.
             weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
+            path: self.path_use,
             max_rate: shared.terms().max_rate,
             principal: self.holder.principal(),
             label: self.channel.ends().remote.to_string(),
@@ -334,6 +340,7 @@ impl Client {
             weight_milli: self.weight_milli,
             interval_us: interval.clamp(*INTERVAL_US.start(), *INTERVAL_US.end()),
             law: Some(self.open.law).filter(|law| law.is_alone()),
+            path: self.path_use.code(),
         })
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_proto::limits::UNIT_ETHERNET;
-use gtp_proto::{Revision, Role, Weights};
+use gtp_proto::{PathUse, Revision, Role, Weights};
 use rustls::ServerConfig as TlsConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -357,6 +357,7 @@ fn opened(shared: &Shared, wish: &Wish, revision: Revision) -> Message {
         weight_milli: wish.weight_milli,
         interval_us: wish.interval_us,
         law: Some(wish.law).filter(|law| law.is_alone()),
+        path: None,
     })
 }
 
@@ -379,6 +380,7 @@ impl Wish {
             role: Role::Responder,
             law: known_law(self.law),
             weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
+            path: PathUse::ONE_FLOW,
             max_rate: shared.config.max_rate,
             principal: self.holder.principal(),
             label: remote.to_string(),

@@ -13,7 +13,7 @@ use gtp_net::engine::{
     Host, HostConfig, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, SourceEvent,
     SourceHandle, SourceOpen, TransferEvent, TransferHandle, TransferOpen,
 };
-use gtp_proto::{FlowId, Revision, Role};
+use gtp_proto::{FlowId, PathUse, Revision, Role};
 use gtp_store::{
     BlockSink, BlockSource, DiscardSink, Finished, Framed, Manifest, Pattern, RelPath, SourceError,
     SyntheticSource, Value,
@@ -141,6 +141,7 @@ impl World {
             role,
             law: Law::Grant,
             weights: gtp_proto::Weights::ONE,
+            path: PathUse::default(),
             max_rate: Rate::UNLIMITED,
             principal: 0,
             label: "test".into(),

@@ -129,6 +129,7 @@ pub fn an_open(verb: Verb) -> Open {
         unit_payload_max: 1_400,
         client_session: 9,
         interval_us: None,
+        path: None,
     }
 }
 
@@ -145,6 +146,7 @@ pub fn an_opened(open: &Open, object: EntryKind) -> Opened {
         content_bytes: 0,
         weight_milli: 1_000,
         interval_us: 20_000,
+        path: None,
         law: None,
     }
 }

@@ -94,7 +94,7 @@ impl PathBound {
     /// The queue is a rival's: competes, from what there is.
     pub(super) fn meet_rival(&mut self, now: Time, level: Rate, given: &Conditions) {
         self.shares.rival_until = now + REMEMBERS;
-        let window = Window::young(now, level, given.rtt);
+        let window = Window::young(now, level, given.rtt, given.flows);
         self.compete_with(now, window, given.rtt, given);
     }
 }

@@ -145,7 +145,7 @@ impl PathBound {
             }
             compete.window.handle_loss(now);
             if compete.why == Why::Limit && !self.lower_limit(now, v.carried) {
-                compete.why = Why::Rival;
+                compete.has_rival();
             }
             self.changed_pn = given.next_pn;
         }
@@ -176,7 +176,7 @@ impl PathBound {
         if v.queued || v.excess {
             compete.calm_since = None;
             if v.queued {
-                compete.why = Why::Rival;
+                compete.has_rival();
             }
             return false;
         }
@@ -201,6 +201,11 @@ impl PathBound {
 }
 
 impl Compete {
+    /// Whatever made it compete, a rival does now: there is no limit to be tested.
+    fn has_rival(&mut self) {
+        (self.why, self.retry) = (Why::Rival, None);
+    }
+
     /// Whether it is time to ask whose queue it is: after a cut, which asks less of a session, or
     /// when there was none for long.
     fn is_to_ask(&self, now: Time, v: &Verdict) -> bool {
@@ -217,6 +222,7 @@ impl Compete {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
+    use core::num::NonZeroU8;
     use gtp_alloc::Bytes;
 
     const RTT: Span = Span::from_millis(40);
@@ -229,12 +235,13 @@ mod tests {
         next_pn: 0,
         idles: false,
         yields: false,
+        flows: NonZeroU8::MIN,
     };
 
     /// A session that competes with a window of what `rate` sends in a round trip, and was cut.
     fn competing(rate: Rate) -> PathBound {
         let mut path = PathBound::new(Time::ZERO);
-        let mut window = Window::young(Time::ZERO, rate, RTT);
+        let mut window = Window::young(Time::ZERO, rate, RTT, NonZeroU8::MIN);
         window.handle_loss(Time::ZERO);
         path.compete_with(Time::ZERO, window, RTT, &GIVEN);
         path

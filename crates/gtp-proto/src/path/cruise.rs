@@ -1,9 +1,9 @@
 //! Cruise: climbing by roots until a queue shows, and stepping back from it.
 //!
-//! The climb's step grows with the fourth root of the rate, so that it depends on the path's size
-//! only a little, and sessions that share a path drift towards equal shares: the larger one gains
-//! the smaller part. With the square root they need half as long again. Cuts are deep while shares
-//! still move and shallow once they have settled.
+//! The climb's step grows with a root of the rate, so that sessions that share a path drift towards
+//! equal shares: the larger one gains the smaller part. Below 20 Mbit/s it is the fourth root, or
+//! slow sessions would need half as long again to catch up. Cuts are deep while shares still move
+//! and shallow once they have settled.
 
 use gtp_alloc::{Rate, Span, Time};
 
@@ -14,10 +14,17 @@ use super::start::Start;
 use super::window::Window;
 use super::{LIFT, PathBound, State};
 
-/// The climb in 25 ms: the fourth root of the rate times the third power of this many bit/s, while
-/// shares move and once they have settled. At 20 Mbit/s these are steps of 0.9 and 0.55 Mbit/s.
-const ROOT_MOVING: f64 = 317_000.0;
-const ROOT_SETTLED: f64 = 165_000.0;
+/// The climb in 25 ms, in bit/s: the root of the rate times `of_fast`, or the fourth root of the rate
+/// times the third power of `of_slow`, whichever is more. They are alike at 20 Mbit/s.
+struct Climb {
+    of_fast: f64,
+    of_slow: f64,
+}
+
+/// While shares move: 0.9 Mbit/s at 20 Mbit/s.
+const CLIMB_MOVING: Climb = Climb { of_fast: 40_000.0, of_slow: 317_000.0 };
+/// Once they have settled: 0.55 Mbit/s at 20 Mbit/s.
+const CLIMB_SETTLED: Climb = Climb { of_fast: 15_000.0, of_slow: 165_000.0 };
 /// The time for which a step is meant.
 const STEP_SPAN: f64 = 0.025;
 /// A step for several round trips at once is at most this part of the rate.
@@ -233,7 +240,7 @@ impl PathBound {
             self.give_way(now, level, given);
             return;
         }
-        let mut window = Window::young(now, level, rtt);
+        let mut window = Window::young(now, level, rtt, given.flows);
         window.handle_loss(now);
         self.begin_competing(now, window, rtt, why, given);
     }
@@ -273,9 +280,11 @@ impl PathBound {
 
     fn climb(&mut self, cruise: Cruise, rounds: u32, given: &Conditions) {
         let (clean, rounds) = (cruise.clean.saturating_add(rounds.max(1)), f64::from(rounds));
-        let root = if self.shares.are_settled() { ROOT_SETTLED } else { ROOT_MOVING };
+        let root = if self.shares.are_settled() { CLIMB_SETTLED } else { CLIMB_MOVING };
         let spans = (given.rtt.as_secs_f64() / STEP_SPAN).clamp(1.0, 8.0);
-        let step = libm::sqrt(libm::sqrt(self.bound.as_f64() * root) * root) * spans;
+        let rate = self.bound.as_f64().max(1.0);
+        let step = libm::sqrt(rate * root.of_fast);
+        let step = step.max(libm::sqrt(libm::sqrt(rate * root.of_slow) * root.of_slow)) * spans;
         let steady = given.yields || self.shares.is_near(self.bound);
         let doublings = if steady { 0 } else { clean.saturating_sub(CAUTIOUS) / 3 };
         let doubling = f64::from(1u32 << doublings.min(6));

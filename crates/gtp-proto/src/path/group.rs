@@ -9,6 +9,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::num::NonZeroU8;
 
 use gtp_alloc::grant::{Claim, Share, shares};
 use gtp_alloc::{Rate, Span, Time};
@@ -203,6 +204,7 @@ impl Group {
             next_pn: self.left + sent,
             idles: self.parties.values().all(|party| party.facts.given.idles),
             yields: self.parties.values().all(|party| party.facts.given.yields),
+            flows: given().map(|given| given.flows).max().unwrap_or(NonZeroU8::MIN),
         }
     }
 

@@ -9,6 +9,8 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
+use core::num::NonZeroU8;
+
 use super::*;
 
 /// Bytes of a packet.
@@ -112,6 +114,7 @@ impl Bottleneck {
                     next_pn: self.pn,
                     idles: false,
                     yields: false,
+                    flows: NonZeroU8::MIN,
                 };
                 path.note_proven(*now, &sample, &given);
                 path.handle_sample(*now, sample, &given);

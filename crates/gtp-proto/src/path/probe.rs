@@ -90,7 +90,7 @@ impl PathBound {
         let stood = self.limit.map_or(0, |known| known.stood);
         self.limit = Some(Limit { rate: level, at: now, stood, lowered: 0 });
         let rtt = given.rtt_least;
-        let window = Window::young(now, level, rtt).at_limit().cut_to(now, BELOW);
+        let window = Window::young(now, level, rtt, given.flows).at_limit().cut_to(now, BELOW);
         self.begin_competing(now, window, rtt, Why::Limit, given);
     }
 

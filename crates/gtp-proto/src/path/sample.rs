@@ -3,6 +3,8 @@
 //! A receipt covers a few milliseconds, too little to tell an overload from a burst or from chance.
 //! This module must not know what is made of a sample.
 
+use core::num::NonZeroU8;
+
 use gtp_alloc::{Bytes, Rate, Span};
 
 /// What one receipt, or several together, say of the path.
@@ -77,6 +79,8 @@ pub(crate) struct Conditions {
     pub idles: bool,
     /// Whether it gives way to everybody else.
     pub yields: bool,
+    /// The TCP flows that it stands for where it competes.
+    pub flows: NonZeroU8,
 }
 
 impl Sample {

@@ -3,6 +3,8 @@
 //! What is done about it, what it carries, for how many sessions, and whose queue it has.
 //! A rival's queue shows by a state, not by a delay. Nothing here decides anything.
 
+use core::num::NonZeroU8;
+
 use gtp_alloc::Rate;
 
 use super::{PathBound, State};
@@ -35,6 +37,8 @@ pub enum Mode {
     Guard,
     /// Others use the path, and next to nothing is sent until they leave it.
     Yield,
+    /// It does not bound the session: both ends said so.
+    Unbounded,
 }
 
 /// How a path stands.
@@ -52,6 +56,8 @@ pub struct Standing {
     pub carries: Rate,
     /// Whose queue it is.
     pub queue: Queue,
+    /// The TCP flows that the session stands for where it competes.
+    pub flows: NonZeroU8,
 }
 
 impl Queue {
@@ -70,7 +76,7 @@ impl Queue {
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Mode; 7] = [
+    pub const ALL: [Mode; 8] = [
         Mode::Start,
         Mode::Cruise,
         Mode::Ask,
@@ -78,6 +84,7 @@ impl Mode {
         Mode::Probe,
         Mode::Guard,
         Mode::Yield,
+        Mode::Unbounded,
     ];
 
     /// The word for it in machine output.
@@ -90,6 +97,7 @@ impl Mode {
             Mode::Probe => "probe",
             Mode::Guard => "guard",
             Mode::Yield => "yield",
+            Mode::Unbounded => "unbounded",
         }
     }
 }
@@ -118,6 +126,7 @@ impl PathBound {
             State::Yield(yields) if yields.rival => (Mode::Yield, Queue::Another),
             State::Yield(_) => (Mode::Cruise, Queue::None),
         };
-        Standing { group: 0, sessions: 1, mode, carries: self.bound, queue }
+        let flows = NonZeroU8::MIN;
+        Standing { group: 0, sessions: 1, mode, carries: self.bound, queue, flows }
     }
 }

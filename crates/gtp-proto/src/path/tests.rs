@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use core::num::NonZeroU8;
+
 use super::*;
 
 /// A link of `rate` in the path with a queue, as receipts show it a round trip later.
@@ -65,6 +67,7 @@ impl Fluid {
                     next_pn,
                     idles: false,
                     yields: false,
+                    flows: NonZeroU8::MIN,
                 },
             );
         }
@@ -81,6 +84,7 @@ const NEAR: Conditions = Conditions {
     next_pn: 0,
     idles: false,
     yields: false,
+    flows: NonZeroU8::MIN,
 };
 
 #[test]
@@ -213,6 +217,7 @@ fn a_slow_session_regains_its_rate_once_a_policer_is_gone() {
             next_pn: pn + 2,
             idles: false,
             yields: false,
+            flows: NonZeroU8::MIN,
         };
         path.handle_sample(now, sample, &given);
         now
@@ -276,6 +281,7 @@ fn police(
             next_pn: pn,
             idles: false,
             yields: false,
+            flows: NonZeroU8::MIN,
         };
         if on_the_way.len() > 2
             && let Some(sample) = on_the_way.pop_front()

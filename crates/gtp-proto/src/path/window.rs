@@ -5,6 +5,8 @@
 //! with what arrives and is cut at a loss. This module knows bytes and times; it must not know why
 //! the session competes.
 
+use core::num::NonZeroU8;
+
 use gtp_alloc::{Rate, Span, Time};
 
 /// Bytes of a segment, in which the RFC counts.
@@ -31,9 +33,10 @@ const ROUNDS_MOST: f64 = 2.0;
 /// The window never falls below so many segments.
 const LEAST: f64 = 4.0;
 
-/// The window, in bytes.
+/// The window of each flow that the session stands for, in bytes. All of them are alike.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
+    flows: f64,
     w: f64,
     w_max: f64,
     /// The window of the Reno-friendly region.
@@ -50,11 +53,12 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// A window that was not cut yet and holds what `rate` sends over `rtt`.
-    pub fn young(now: Time, rate: Rate, rtt: Span) -> Window {
-        let w = (rate.as_f64() / 8.0 * rtt.as_secs_f64()).max(LEAST * SEGMENT);
+    /// Windows of `flows` that were not cut yet and hold together what `rate` sends over `rtt`.
+    pub fn young(now: Time, rate: Rate, rtt: Span, flows: NonZeroU8) -> Window {
+        let flows = f64::from(flows.get());
+        let w = (rate.as_f64() / 8.0 * rtt.as_secs_f64() / flows).max(LEAST * SEGMENT);
         let (w_max, w_est, at_cut) = (w, w, (w, 0));
-        Window { w, w_max, w_est, k: 0.0, cut_at: now, held_until: now, young: true, at_cut }
+        Window { flows, w, w_max, w_est, k: 0.0, cut_at: now, held_until: now, young: true, at_cut }
     }
 
     /// The same if it is known that losses begin here, and nobody else was seen.
@@ -78,7 +82,9 @@ impl Window {
         // Fast convergence, RFC 9438, section 4.7.
         let yields = self.w < self.w_max && !settled;
         self.w_max = if yields { self.w * (1.0 + BETA) / 2.0 } else { self.w };
-        *self = self.cut_to(now, if settled { BETA_SETTLED } else { BETA });
+        // A loss hits one flow of them.
+        let left = if settled { BETA_SETTLED } else { BETA };
+        *self = self.cut_to(now, 1.0 - (1.0 - left) / self.flows);
         if settled {
             self.held_until = now + HOLDS;
         }
@@ -86,7 +92,7 @@ impl Window {
 
     /// `arrived` bytes came without loss, over a path of `rtt` with its queue.
     pub fn handle_arrived(&mut self, now: Time, arrived: f64, rtt: Span) {
-        let rounds = (arrived / self.w).min(ROUNDS_MOST);
+        let rounds = (arrived / self.flows / self.w).min(ROUNDS_MOST);
         let part = rounds.min(1.0);
         if self.young {
             self.w += YOUNG * part * self.w;
@@ -106,7 +112,7 @@ impl Window {
 
     /// Keeps the window to what `rate` sends over `rtt`: what hosts do not give is not asked for.
     pub fn keep_to(&mut self, rate: Rate, rtt: Span) {
-        let most = rate.as_f64() / 8.0 * rtt.as_secs_f64();
+        let most = rate.as_f64() / 8.0 * rtt.as_secs_f64() / self.flows;
         self.w = self.w.min(most.max(LEAST * SEGMENT));
         self.w_est = self.w_est.min(self.w);
     }
@@ -122,9 +128,9 @@ impl Window {
         self.cut_at
     }
 
-    /// What it sends over a path of `rtt` with its queue.
+    /// What all flows send over a path of `rtt` with its queue.
     pub fn rate(&self, rtt: Span) -> Rate {
-        Rate::from_f64(self.w * 8.0 / rtt.as_secs_f64().max(1e-4))
+        Rate::from_f64(self.flows * self.w * 8.0 / rtt.as_secs_f64().max(1e-4))
     }
 }
 
@@ -136,7 +142,7 @@ mod tests {
 
     /// A window of 100 Mbit/s that is cut once.
     fn cut() -> Window {
-        let mut window = Window::young(Time::ZERO, Rate::from_mbps(100), RTT);
+        let mut window = Window::young(Time::ZERO, Rate::from_mbps(100), RTT, NonZeroU8::MIN);
         window.handle_loss(Time::ZERO);
         window
     }
@@ -171,8 +177,25 @@ mod tests {
     }
 
     #[test]
+    fn several_flows_grow_by_as_much_together_and_lose_a_part_of_one_at_a_cut() {
+        let four = NonZeroU8::new(4).unwrap();
+        let mut window = Window::young(Time::ZERO, Rate::from_mbps(100), RTT, four);
+        let mut alone = Window::young(Time::ZERO, Rate::from_mbps(25), RTT, NonZeroU8::MIN);
+        window.handle_loss(Time::ZERO);
+        assert!((window.rate(RTT).as_f64() / 92.5e6 - 1.0).abs() < 1e-6);
+        alone = alone.cut_to(Time::ZERO, 0.925);
+        let mut now = Time::ZERO;
+        for _ in 0..50 {
+            now += RTT;
+            window.handle_arrived(now, 4.0 * window.w, RTT);
+            alone.handle_arrived(now, alone.w, RTT);
+        }
+        assert!((window.rate(RTT).as_f64() / alone.rate(RTT).as_f64() / 4.0 - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
     fn a_young_window_grows_by_an_eighth_each_round_trip() {
-        let mut window = Window::young(Time::ZERO, Rate::from_mbps(8), RTT);
+        let mut window = Window::young(Time::ZERO, Rate::from_mbps(8), RTT, NonZeroU8::MIN);
         window.handle_arrived(Time::ZERO, window.w, RTT);
         assert!((window.rate(RTT).as_f64() / 9e6 - 1.0).abs() < 1e-6);
         assert!(window.is_beyond());

@@ -9,6 +9,7 @@ use gtp_alloc::{Rate, Time};
 
 use super::{Kept, SourceSession, lease};
 use crate::claims;
+use crate::path::Mode;
 use crate::path::{Facts, Keeps, PathBound, PathShare, Piece, Standing};
 use crate::report::Law;
 
@@ -27,7 +28,10 @@ impl SourceSession {
 
     /// How the path stands, for people.
     pub fn path_standing(&self) -> Standing {
-        Standing { group: self.path_group, ..self.path.standing() }
+        let (group, flows) = (self.path_group, self.uses.flows());
+        let path = self.path.standing();
+        let mode = if self.kept == Kept::ByNothing { Mode::Unbounded } else { path.mode };
+        Standing { group, mode, flows, ..path }
     }
 
     /// The number of its group among those of its host, for people.

@@ -52,7 +52,8 @@ impl StreamSource {
             max_rate: new.session.max_rate,
             proof_key,
         };
-        let mut core = SourceSession::new(now, config).of_stream();
+        let core = SourceSession::new(now, config).of_stream();
+        let mut core = core.using_path(new.session.path);
         if let Some(law) = new.session.law.at_source(Rate::UNLIMITED) {
             core = core.deciding_by(law);
         }
@@ -128,7 +129,7 @@ impl StreamSource {
         self.core.handle_backlog(now, Bytes(sending.unsent()), sending.next());
         let has_room = envelope.has_room(now);
         self.core.set_kept(match envelope.way() {
-            Way::Udp => Kept::ByPathBound,
+            Way::Udp => self.core.path_use().kept(),
             Way::Control => Kept::ByCarrier,
         });
         while batch.has_room() {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::wire::{Header, Kind};
-use gtp_proto::{LimitedBy, Revision, Role, Weights};
+use gtp_proto::{LimitedBy, PathUse, Revision, Role, Weights};
 use gtp_sys::udp::{Came, Origin};
 use gtp_sys::wake::Poller;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -146,6 +146,7 @@ fn session(end: usize) -> SessionOpen {
         },
         law: Law::Grant,
         weights: Weights { own: 1.0, peer: 1.0 },
+        path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
         label: String::new(),

@@ -153,7 +153,7 @@ impl Mirror {
         Mirror {
             nature,
             begins: begins + nature.after,
-            core: SourceSession::new(now, config),
+            core: SourceSession::new(now, config).using_path(open.path),
             agent: Agent::new(now, agent),
             envelope,
             object,

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_proto::{Arrival, FlowId, Revision, Role, Weights};
+use gtp_proto::{Arrival, FlowId, PathUse, Revision, Role, Weights};
 use gtp_store::{BlockSource, DiscardSink};
 use gtp_sys::udp::Origin;
 use gtp_sys::wake::Poller;
@@ -359,6 +359,7 @@ fn session_pair(flow: FlowId, name: &str) -> [SessionOpen; 2] {
         role,
         law: Law::Grant,
         weights: Weights::ONE,
+        path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
         label: name.to_owned(),

@@ -2,6 +2,8 @@
 
 use std::vec::Vec;
 
+use core::num::NonZeroU8;
+
 use gtp_alloc::Bytes;
 
 use super::*;
@@ -72,6 +74,7 @@ impl Member {
             next_pn: self.pn,
             idles: false,
             yields: false,
+            flows: NonZeroU8::MIN,
         };
         let Member { weight, claim, firm, machine, bound, .. } = *self;
         Facts { weight, claim, firm, given, heard_at: Some(Time::ZERO), machine, bound }
