@@ -355,7 +355,7 @@ fn a_path_is_used_as_both_ends_allow_and_each_end_says_how() {
     let cases = [
         ("", "", Some(1), ""),
         (eight, four, Some(4), ""),
-        (four, eight, Some(4), "counts as 4 of the path's flows, not 8"),
+        (four, eight, Some(4), "count as 4 of the path's flows, not 8"),
         (off, off, None, "the path does not bound this transfer"),
         (four, off, Some(4), "it was not started with --no-path-bound"),
         (off, eight, Some(8), ""),
@@ -377,7 +377,7 @@ fn a_path_is_used_as_both_ends_allow_and_each_end_says_how() {
         assert!(flows.is_none_or(|flows| path.flows == flows), "{at_server} {at_client}: {path:?}");
         child.kill().unwrap();
         let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
-        let warned = said.contains("path does not") || said.contains("counts as");
+        let warned = said.contains("path does not") || said.contains("count as");
         let warned = warned || said.contains("--no-path-bound");
         assert!(said.contains(words), "{at_server} {at_client}: {said}");
         assert_eq!(warned, !words.is_empty(), "{at_server} {at_client}: {said}");

@@ -263,32 +263,12 @@ impl SourceSession {
         self
     }
 
-    /// Makes it use its path in this way, as both ends have agreed.
-    #[must_use]
-    pub fn using_path(mut self, uses: PathUse) -> SourceSession {
-        (self.uses, self.kept) = (uses, uses.kept());
-        self
-    }
-
-    /// How it uses its path.
-    pub fn path_use(&self) -> PathUse {
-        self.uses
-    }
-
     /// The interface that datagrams leave by has this rate from now on, if the law that decides
     /// here asks for it.
     pub fn set_interface(&mut self, rate: Rate) {
         self.settled = None;
         if let Some(law) = &mut self.alone {
             law.set_interface(rate);
-        }
-    }
-
-    /// Who keeps the session to what its path carries, from now on.
-    pub fn set_kept(&mut self, kept: Kept) {
-        if self.kept != kept {
-            (self.kept, self.settled) = (kept, None);
-            self.ecn.allow(heeds_marks(&self.config, kept), self.numbering.upcoming());
         }
     }
 
@@ -453,14 +433,6 @@ impl SourceSession {
     /// Average sending rate over the last control interval.
     pub fn measured_rate(&self) -> Rate {
         self.sent_meter.rate()
-    }
-
-    /// The rate that the path is believed to carry; unlimited while no bottleneck was seen.
-    pub fn path_bound(&self) -> Rate {
-        match self.kept {
-            Kept::ByPathBound => self.path.bound(),
-            Kept::ByCarrier | Kept::ByNothing => Rate::UNLIMITED,
-        }
     }
 
     /// Smoothed round-trip time; zero while unknown.

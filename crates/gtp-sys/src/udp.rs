@@ -506,8 +506,8 @@ mod tests {
         assert_eq!((origin.from, &bytes[..]), (v4.local_addr(), &b"def"[..]));
     }
 
-    /// Sends twenty datagrams with each kind of ECN bits, so many in a batch, and returns with which
-    /// bits they came, in order.
+    /// Sends twenty datagrams with each kind of ECN bits, so many in a batch, and returns the bits
+    /// with which they came, in order.
     fn carried(
         from: &UdpSocket,
         (to, address): (&UdpSocket, SocketAddr),

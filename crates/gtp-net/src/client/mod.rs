@@ -245,7 +245,8 @@ fn path_words(host: &HostAddress, asked: PathUse, agreed: PathUse) -> Option<Str
             "{host} keeps to what the path carries: it was not started with --no-path-bound"
         )),
         (PathUse::Bounded(asked), PathUse::Bounded(agreed)) if agreed < asked => Some(format!(
-            "{host} counts as {agreed} of the path's flows, not {asked}: --path-flows was less there"
+            "{host} has this transfer count as {agreed} of the path's flows, not {asked}: it was \
+             started with a smaller --path-flows"
         )),
         (PathUse::Bounded(_), _) => None,
     }

@@ -1,4 +1,7 @@
 //! ECN bits as the core and as sockets name them, and what the log says of them.
+//!
+//! The core must not know sockets, and sockets must not know the core, so each names the bits in
+//! its own way. This module turns one into the other. It decides nothing.
 
 use gtp_proto::Codepoint;
 use gtp_proto::ecn::EcnState;

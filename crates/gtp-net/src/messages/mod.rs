@@ -63,7 +63,8 @@ pub struct Open {
     /// server's choice.
     #[n(7)]
     pub interval_us: Option<u32>,
-    /// How the client would have the session use its path, as [`gtp_proto::PathUse::code`] writes it.
+    /// How the client would have the session use its path, as [`gtp_proto::PathUse::code`] writes
+    /// it.
     #[n(8)]
     pub path: Option<u8>,
 }
@@ -108,8 +109,8 @@ pub struct Opened {
     /// asked for.
     #[n(10)]
     pub law: Option<Law>,
-    /// How the session uses its path, as [`gtp_proto::PathUse::code`] writes it: no less cautiously than the client
-    /// asked for.
+    /// How the session uses its path, as [`gtp_proto::PathUse::code`] writes it: no less cautiously
+    /// than the client asked for.
     #[n(11)]
     pub path: Option<u8>,
 }

@@ -14,8 +14,8 @@ use super::start::Start;
 use super::window::Window;
 use super::{LIFT, PathBound, State};
 
-/// The climb in 25 ms, in bit/s: the root of the rate times `of_fast`, or the fourth root of the rate
-/// times the third power of `of_slow`, whichever is more. They are alike at 20 Mbit/s.
+/// The climb in 25 ms, in bit/s: the root of the rate times `of_fast`, or the fourth root of the
+/// rate times the third power of `of_slow`, whichever is more. They are alike at 20 Mbit/s.
 struct Climb {
     of_fast: f64,
     of_slow: f64,

@@ -65,9 +65,9 @@ const OF_TWO: f64 = 3.5;
 pub(super) const ODD: f64 = 0.02;
 /// More loss than this is never called random: a path that drops four packets of ten serves nobody.
 pub(super) const RANDOM_MOST: f64 = 0.4;
-/// More loss than this is called random only if it stays when a session competes for the path. Where
-/// many share it, one that sends a little less leaves the losses as they are, and whoever called
-/// them random would send at others' expense for ever.
+/// More loss than this is called random only if it stays when a session competes for the path.
+/// Where many share it, one that sends a little less leaves the losses as they are, and whoever
+/// called them random would send at others' expense for ever.
 pub(super) const RANDOM_SURE: f64 = 0.1;
 /// A larger random loss than this is tested again after so long: what a rival took may have looked
 /// like it, and a session that calls its own excess random would go on for ever.

@@ -1,4 +1,7 @@
 //! A source's part in ECN: when it may be used, and what the sink counts.
+//!
+//! Whether the path carries the bits unharmed is for [`crate::ecn`] to say. This module must not
+//! know what a mark does to the rate.
 
 use gtp_alloc::Time;
 

@@ -7,10 +7,10 @@ use alloc::boxed::Box;
 
 use gtp_alloc::{Rate, Time};
 
-use super::{Kept, SourceSession, lease};
+use super::ecn::heeds_marks;
+use super::{Kept, PathUse, SourceSession, lease};
 use crate::claims;
-use crate::path::Mode;
-use crate::path::{Facts, Keeps, PathBound, PathShare, Piece, Standing};
+use crate::path::{Facts, Keeps, Mode, PathBound, PathShare, Piece, Standing};
 use crate::report::Law;
 
 impl SourceSession {
@@ -23,6 +23,35 @@ impl SourceSession {
         match self.config.law {
             Law::Grant => true,
             Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => false,
+        }
+    }
+
+    /// Makes it use its path in this way, as both ends have agreed.
+    #[must_use]
+    pub fn using_path(mut self, uses: PathUse) -> SourceSession {
+        self.uses = uses;
+        self.set_kept(uses.kept());
+        self
+    }
+
+    /// How it uses its path.
+    pub fn path_use(&self) -> PathUse {
+        self.uses
+    }
+
+    /// Who keeps the session to what its path carries, from now on.
+    pub fn set_kept(&mut self, kept: Kept) {
+        if self.kept != kept {
+            (self.kept, self.settled) = (kept, None);
+            self.ecn.allow(heeds_marks(&self.config, kept), self.numbering.upcoming());
+        }
+    }
+
+    /// The rate that the path is believed to carry; unlimited while no bottleneck was seen.
+    pub fn path_bound(&self) -> Rate {
+        match self.kept {
+            Kept::ByPathBound => self.path.bound(),
+            Kept::ByCarrier | Kept::ByNothing => Rate::UNLIMITED,
         }
     }
 

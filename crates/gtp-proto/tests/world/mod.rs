@@ -352,9 +352,8 @@ impl World {
             lie: None,
             marker: None,
         });
-        let (s, d) = (spec.source, spec.sink);
-        self.hosts[s].out.agent.wake(self.now);
-        self.hosts[d].inn.agent.wake(self.now);
+        self.hosts[spec.source].out.agent.wake(self.now);
+        self.hosts[spec.sink].inn.agent.wake(self.now);
         self.flows.len() - 1
     }
 
@@ -526,14 +525,12 @@ impl World {
     }
 
     fn transmit(&mut self, f: usize) {
-        let now = self.now;
-        let mut head = std::mem::take(&mut self.head);
-        let mut out: Vec<(bool, Codepoint, Vec<u8>)> = Vec::new();
-        let flow = &mut self.flows[f];
-        if !flow.alive {
-            self.head = head;
+        if !self.flows[f].alive {
             return;
         }
+        let (now, mut head) = (self.now, std::mem::take(&mut self.head));
+        let mut out: Vec<(bool, Codepoint, Vec<u8>)> = Vec::new();
+        let flow = &mut self.flows[f];
         while let Some(event) = flow.source.poll_event() {
             if let Event::UnitPayload(payload) = event {
                 flow.units[1] = payload;
