@@ -276,20 +276,19 @@ pub struct TransferArgs {
     pub trace: Option<PathBuf>,
 }
 
-/// Options of `serve`.
 /// How sessions use the path between the hosts. What both ends allow holds.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct PathArgs {
-    /// Where a session competes with other traffic, take what N TCP flows would, 1 to 8, if the
-    /// other end is started with as much
+    /// Count as N TCP flows (1 to 8) when a session competes with other traffic; the other end's
+    /// number is the limit
     #[arg(
         long, value_name = "N", env = "GTP_PATH_FLOWS",
         value_parser = clap::value_parser!(u8).range(1..=i64::from(PathUse::FLOWS_MAX))
     )]
     pub path_flows: Option<u8>,
-    /// Send what both hosts allow, whatever the path shows, if the other end is started with this
-    /// too. Only for paths that nobody else uses: it takes everything from everybody else
-    #[arg(long, env = "GTP_NO_PATH_BOUND", conflicts_with = "path_flows")]
+    /// Send what both hosts allow, whatever the path loses. Both ends must be started with this.
+    /// Only for paths that nobody else uses: others get nothing. --path-flows comes before it
+    #[arg(long, env = "GTP_NO_PATH_BOUND", value_parser = BoolishValueParser::new())]
     pub no_path_bound: bool,
 }
 
@@ -297,13 +296,16 @@ impl PathArgs {
     /// The same for the library.
     pub fn path_use(self) -> PathUse {
         let flows = self.path_flows.and_then(NonZeroU8::new);
-        match self.no_path_bound {
-            true => PathUse::Unbounded,
-            false => flows.map_or(PathUse::ONE_FLOW, PathUse::Bounded),
+        // One of them may come from the environment: the more cautious holds.
+        match (flows, self.no_path_bound) {
+            (Some(flows), _) => PathUse::Bounded(flows),
+            (None, true) => PathUse::Unbounded,
+            (None, false) => PathUse::ONE_FLOW,
         }
     }
 }
 
+/// Options of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// The directory, or the file, to export

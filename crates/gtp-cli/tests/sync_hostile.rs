@@ -46,7 +46,7 @@ fn content_that_is_longer_than_its_file_is_not_kept_and_ends_the_sync() {
     std::fs::create_dir(world.path("there")).unwrap();
     let output = lied_to(&world, &too_long_content(), &["LIAR", "there", "--ignore-files"]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("other lengths") && !said.contains("panicked"), "{said}");
+    assert!(said.contains("lengths differ") && !said.contains("panicked"), "{said}");
     assert!(!matches!(output.status.code(), None | Some(0 | 12)), "{output:?}");
 }
 

@@ -93,7 +93,7 @@ fn a_destination_that_keeps_times_to_the_second_is_alike_after_one_run_in_every_
     let output = ended(0, &["unshare"], shell);
     assert_eq!(lines(&output), [">f..t...... d/b", "new"]);
     let read = |name: &str| std::fs::read_to_string(world.path(name)).unwrap();
-    assert!(read("warned").contains("keeps only times of some years"), "{}", read("warned"));
+    assert!(read("warned").contains("keeps times of some years only"), "{}", read("warned"));
     assert_eq!(read("told.1").matches(">f+++").count(), 9);
     assert_eq!(read("told.2"), "", "{}", read("said.2"));
     assert_eq!(read("said.2").matches("nothing to do").count(), 3);

@@ -67,7 +67,7 @@ impl EcnCounts {
     }
 }
 
-/// Why a path, or a sink, does not do for ECN.
+/// Why ECN cannot be used on a path or with a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnFailure {
     /// The sink counts no ECN bits.

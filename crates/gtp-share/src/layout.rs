@@ -334,7 +334,7 @@ const COARSE_BITS: u32 = 10;
 const COARSE_ALL: u64 = 0xffff_ffff;
 /// Sessions of one path are not counted beyond this.
 const PATH_SESSIONS: u64 = 0x7f;
-/// The place of a queue of a session that its path does not bound: then nothing is known of one.
+/// The queue code that means that the path does not bound the session.
 const UNBOUNDED: u64 = 3;
 
 /// The session's datagrams go over TCP. Modes leave this bit free.

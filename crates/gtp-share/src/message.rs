@@ -10,7 +10,7 @@ use gtp_proto::path::{Mode, Standing};
 use serde::{Deserialize, Serialize};
 
 /// Version of messages and pages. Daemon and programs must agree on it.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Bytes of a message at most.
 pub const MESSAGE_MOST: usize = 4_096;
 /// Bytes of a packet of a list at most.
@@ -239,14 +239,8 @@ pub struct PathView {
     pub carries: Option<u64>,
     /// Whose queue it has: `none`, `own` or `another's`.
     pub queue: String,
-    /// The TCP flows that the session stands for where it competes. Daemons of early versions do
-    /// not say it.
-    #[serde(default = "one_flow")]
+    /// The TCP flows that the session counts as where it competes.
     pub flows: u8,
-}
-
-fn one_flow() -> u8 {
-    1
 }
 
 impl PathView {

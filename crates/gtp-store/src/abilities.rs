@@ -34,7 +34,7 @@ impl Ability {
             Ability::Modes => "keeps no permissions",
             Ability::Times => "keeps no times (a second run fetches every file again)",
             Ability::AllTimes => {
-                "keeps only times of some years (a second run fetches the other files again)"
+                "keeps times of some years only (a second run fetches the other files again)"
             }
             Ability::Syncing => "cannot be told to write to the disk at once",
         }

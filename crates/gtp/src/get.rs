@@ -252,8 +252,8 @@ impl Get {
         self
     }
 
-    /// How sessions are to use their paths. The more cautious of this and what the server allows
-    /// holds; [`Event::Warning`](crate::Event::Warning) says so.
+    /// How sessions use their paths. If the server allows less, that applies, and
+    /// [`Event::Warning`](crate::Event::Warning) says so.
     pub fn path(mut self, path: PathUse) -> Get {
         self.asked.path = path;
         self

@@ -378,7 +378,7 @@ async fn open(
     if let (false, Some(near)) = (matches!(request.want, Want::Receive(_)), ssh_address(0)) {
         server = server.data_from(near);
     }
-    // Both ends are the same user's, who says at the near one how they use the path.
+    // Both ends belong to one user, whose options at the near end decide.
     server = server.path(PathUse::Unbounded);
     for law in [Alone::Gtp2004, Alone::Rbudp, Alone::Sabul, Alone::Tsunami] {
         server = server.allow(law);

@@ -82,8 +82,8 @@ pub struct WayArgs {
     /// UDP; any free one if not said
     #[arg(long, value_name = "P|P-Q", env = "GTP_PORT", value_parser = ports)]
     pub port: Option<(u16, u16)>,
-    /// How long nothing may come from a login until it is given up (gtp ssh: until plain ssh takes
-    /// over). Time in which ssh asks for a password or about a key does not count
+    /// Give up a login that sends nothing for this long (gtp ssh: plain ssh takes over). Time in
+    /// which ssh asks for a password or about a key does not count
     #[arg(long, value_name = "TIME", default_value = "60s", env = "GTP_LOGIN_LIMIT",
         value_parser = crate::words::span, allow_hyphen_values = true)]
     pub login_limit: Duration,
@@ -193,9 +193,9 @@ fn plan(words: &[OsString]) -> Result<Plan, Failure> {
         (Operand::Local(to), [], [_, ..], [_, ..]) => {
             Ok(Plan::Gather { from: by_login(remote), urls, to })
         }
-        (Operand::Local(_), ..) => {
-            Err(usage("one source is on this machine already; cp copies it, and gtp cp the others"))
-        }
+        (Operand::Local(_), ..) => Err(usage(
+            "one source is on this machine already: copy it with cp, and the others with gtp cp",
+        )),
         (to @ (Operand::Remote(_) | Operand::Address(_)), ..) => {
             if local.iter().any(|path| is_stream(path)) {
                 return Err(usage("standard input is a source on its own"));

@@ -591,7 +591,7 @@ fn silent() -> Failure {
 fn unanswered(silence: Duration, said: &str) -> Failure {
     let said = if said.is_empty() { String::new() } else { format!("; the login said: {said}") };
     let seconds = silence.as_secs_f64();
-    let text = format!("nothing has answered for {seconds} s (--login-limit){said}");
+    let text = format!("no answer for {seconds} s (--login-limit){said}");
     Failure::new(FailureKind::Temporary, text)
 }
 

@@ -19,7 +19,8 @@ fn judge(limit: u64) -> Finding {
         return Finding::fault(CHECK, found, mend);
     }
     if limit < OF_A_CLIENT {
-        let found = format!("{limit}: a transfer of a directory may have to wait for some");
+        let found =
+            format!("{limit}: a transfer of a directory may have to wait for free descriptors");
         return Finding::warning(CHECK, found, mend);
     }
     if limit < OF_A_SERVER {

@@ -105,7 +105,8 @@ pub struct SyncArgs {
     /// Sync again whenever SRC changes, until interrupted
     #[arg(long, conflicts_with_all = ["dry_run", "files_from"])]
     pub watch: bool,
-    /// With --watch of a SRC at gtp://, which tells of no change: time between two comparisons
+    /// With --watch and a SRC at gtp://: time between two comparisons, since a server reports no
+    /// changes
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = words::span,
         requires = "watch")]
     pub watch_every: Duration,

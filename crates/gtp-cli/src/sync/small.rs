@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gtp::replica::{Deed, Dress, Patch, Seen, patch_hash};
+use gtp::replica::{Deed, Dress, PIECE, Patch, Seen, patch_hash};
 use gtp::tree::SmallAsked;
 use gtp::{Mtime, RelPath};
 
@@ -49,6 +49,19 @@ impl Small {
     /// The version that it replaces, as it was surveyed.
     pub fn older(&self) -> Option<(RelPath, Seen)> {
         Some((self.path.clone(), self.older?))
+    }
+
+    /// The same if its pieces may save something. A short file is not worth the sums, and an older
+    /// version that is much longer is not read: the source alone says how many files there are, and
+    /// so it would say how much memory they take here.
+    pub fn older_worth_reading(&self) -> Option<(RelPath, Seen)> {
+        let (Seen::File { size: new, .. }, Some(Seen::File { size: old, .. })) =
+            (self.seen, self.older)
+        else {
+            return None;
+        };
+        let piece = PIECE as u64;
+        if new > piece && old <= new + piece { self.older() } else { None }
     }
 }
 
@@ -154,3 +167,21 @@ const PATCH_BYTES: usize = 64;
 /// The most bytes of all files that travel so. A connection that has just begun to send carries
 /// them in ten round trips or so.
 const TOGETHER_MAX: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_version_is_read_only_if_it_is_hardly_longer_and_the_new_one_is_not_short() {
+        let mtime = Mtime::new(0, 0).unwrap();
+        let is_read = |new, old| {
+            let (seen, older) = (Seen::File { size: new, mtime }, Seen::File { size: old, mtime });
+            let path = RelPath::new("a").unwrap();
+            let small = Small { path, seen, older: Some(older), mode: 0, mtime };
+            small.older_worth_reading().is_some()
+        };
+        assert!(is_read(1_500, 1_500) && is_read(65_536, 1) && is_read(2_000, 3_000));
+        assert!(!is_read(1, 65_536) && !is_read(1_024, 1_024) && !is_read(2_000, 65_536));
+    }
+}

@@ -44,7 +44,7 @@ pub async fn run(
     if let Operand::Address(_) = &from {
         let every = words::say_seconds(between_looks(args.watch_every).as_secs_f64());
         output::aside(format_args!(
-            "gtp: a server tells of no change; both are compared every {every}"
+            "gtp: a server reports no changes; the trees are compared every {every}"
         ));
     }
     let mut signals = Signals::take().map_err(other)?;

@@ -356,8 +356,9 @@ impl<'a> Work<'a> {
         let Some(longest) = self.small_max.filter(|_| !has_terms) else { return Ok(Vec::new()) };
         let small = all_small(plan, longest);
         let mut asked: Vec<SmallAsked> = small.iter().map(Small::asked).collect();
-        if let (Side::There(_), Side::Here(here)) = (self.source, self.destination) {
-            let older = small.iter().map(Small::older).collect();
+        let pulls = (self.source, self.destination);
+        if let (false, (Side::There(_), Side::Here(here))) = (args.whole_file, pulls) {
+            let older = small.iter().map(Small::older_worth_reading).collect();
             let older = here.contents(older, When::Now).await?;
             asked.iter_mut().zip(older).for_each(|(asked, older)| asked.old = older);
         }

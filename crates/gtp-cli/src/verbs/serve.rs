@@ -87,8 +87,8 @@ impl Service {
             Some(sockets) => server(&args).start_on(&host, sockets).await?,
         };
         if args.path.no_path_bound {
-            let words = "clients may ask for transfers that the path does not bound: others on it \
-                         may get nothing";
+            let words = "clients may ask for transfers without a path bound; other traffic may get \
+                         nothing";
             warn!(target: SERVER, "{words}");
         }
         let metrics = args.metrics.map(|at| Metrics::serve(at, running.sessions())).transpose()?;

@@ -245,7 +245,7 @@ async fn suits(caller: Caller, own: Way) -> Result<Caller, Failure> {
     }
     let text = if asked != service(opposite(own)).as_bytes() {
         let shown = caller.shown_service();
-        format!("the caller asks for {shown:?}, which is nothing that gtp stream has")
+        format!("the caller asks for {shown:?}, which gtp stream does not offer")
     } else {
         match own {
             Way::Send => "both ends send: one of them has to be gtp stream receive".into(),

@@ -137,7 +137,7 @@ pub(crate) async fn ask_at_once(
         role: units.role(opened.unit_payload, terms.law),
         law: terms.law,
         weights: Weights { own: f64::from(opened.weight_milli) / 1000.0, peer: 1.0 },
-        // A server that says more than was asked for is not heeded.
+        // A server cannot allow more than was asked for.
         path: terms.path.agreed(PathUse::of_code(opened.path)),
         max_rate: terms.max_rate,
         principal: 0,

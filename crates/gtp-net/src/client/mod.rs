@@ -239,14 +239,14 @@ impl Terms {
 fn path_words(host: &HostAddress, asked: PathUse, agreed: PathUse) -> Option<String> {
     match (asked, agreed) {
         (PathUse::Unbounded, PathUse::Unbounded) => Some(format!(
-            "{host}: the path does not bound this transfer: others on the path may get nothing"
+            "{host}: nothing bounds this transfer on the path; others there may get nothing"
         )),
         (PathUse::Unbounded, PathUse::Bounded(_)) => Some(format!(
-            "{host} keeps to what the path carries: it was not started with --no-path-bound"
+            "{host}: the path bounds this transfer: the server was not started with --no-path-bound"
         )),
         (PathUse::Bounded(asked), PathUse::Bounded(agreed)) if agreed < asked => Some(format!(
-            "{host} has this transfer count as {agreed} of the path's flows, not {asked}: it was \
-             started with a smaller --path-flows"
+            "{host}: the transfer counts as {agreed} TCP flows, not {asked}: the server allows no \
+             more (--path-flows)"
         )),
         (PathUse::Bounded(_), _) => None,
     }

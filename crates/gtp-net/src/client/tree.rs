@@ -431,7 +431,7 @@ impl SmallContents {
             Some(kept) => Patch { kept, rest }.apply(old.as_deref().unwrap_or_default(), size),
         };
         content.map(Some).ok_or_else(|| {
-            let text = "contents of other lengths than the files have".into();
+            let text = "the server sent contents whose lengths differ from the files'".into();
             ControlError::Unexpected(text).into()
         })
     }

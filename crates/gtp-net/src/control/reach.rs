@@ -188,7 +188,7 @@ fn no_such_host(host: &HostAddress) -> ControlError {
     };
     let why = match host.host().split_once('%') {
         Some((address, link)) if is_global(address) => {
-            format!("only a link-local address (fe80::…) has an interface: leave out %{link}")
+            format!("only link-local addresses (fe80::…) take an interface: leave out %{link}")
         }
         Some((_, link)) => format!("this machine has no network interface {link}"),
         None => "no host has this name; is it spelt right?".to_owned(),

@@ -34,7 +34,7 @@ pub(super) fn tell(session: &str, told: &mut EcnState, state: EcnState) {
     }
     match state {
         EcnState::Failed(why) => {
-            tracing::debug!(session, why = why.as_str(), "the path does not do for ECN");
+            tracing::debug!(session, why = why.as_str(), "the path cannot be used with ECN");
         }
         EcnState::Off | EcnState::Testing | EcnState::On => {
             tracing::debug!(session, ecn = state.as_str());

@@ -94,9 +94,6 @@ pub const UNIT_PAYLOAD: RangeInclusive<u16> = 1_180..=8_900;
 /// Control intervals in microseconds. The product uses 10 to 100 ms; experiments go further.
 pub const INTERVAL_US: RangeInclusive<u32> = 1_000..=1_000_000;
 
-/// How a session may use its path: see [`gtp_proto::PathUse::code`].
-pub const PATH_USE: RangeInclusive<u8> = 0..=gtp_proto::PathUse::FLOWS_MAX;
-
 /// Bytes of a symbolic link's target: Linux's PATH_MAX without the final zero.
 pub const TARGET_MAX: usize = 4_095;
 

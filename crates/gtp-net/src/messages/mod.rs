@@ -574,7 +574,6 @@ impl Open {
         self.law.check()?;
         within(self.weight_milli, WEIGHT_MILLI, "weight")?;
         check_unit(self.unit_payload_max)?;
-        check_path(self.path)?;
         self.interval_us.map_or(Ok(()), |us| within(us, INTERVAL_US, "control interval"))
     }
 }
@@ -587,7 +586,6 @@ impl Opened {
         within(self.content_bytes, 0..=CONTENT_MAX, "size of the content")?;
         within(self.weight_milli, WEIGHT_MILLI, "weight")?;
         within(self.interval_us, INTERVAL_US, "control interval")?;
-        check_path(self.path)?;
         self.law.map_or(Ok(()), |law| law.check())
     }
 }
@@ -597,10 +595,6 @@ impl Page {
         within(self.entries.len(), 1..=ENTRIES_PER_PAGE, "number of entries in a page")?;
         self.entries.iter().try_for_each(Entry::check)
     }
-}
-
-fn check_path(code: Option<u8>) -> Result<(), Malformed> {
-    code.map_or(Ok(()), |code| within(code, PATH_USE, "use of the path"))
 }
 
 fn check_unit(payload: u16) -> Result<(), Malformed> {

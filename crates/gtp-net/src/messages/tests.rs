@@ -72,7 +72,7 @@ fn open() -> impl Strategy<Value = Open> {
     let suites = proptest::collection::vec(any::<u8>(), 1..=SUITES_MAX).prop_map(SuiteList);
     let (weight, unit) = (WEIGHT_MILLI, UNIT_PAYLOAD);
     let interval = proptest::option::of(INTERVAL_US);
-    let ends = (any::<u32>(), interval, proptest::option::of(PATH_USE));
+    let ends = (any::<u32>(), interval, any::<Option<u8>>());
     (any::<u32>(), verb(), suites, law(), weight, unit, ends).prop_map(
         |(version, verb, suites, law, weight_milli, unit_payload_max, ends)| Open {
             version,
@@ -93,7 +93,7 @@ fn opened() -> impl Strategy<Value = Opened> {
     let object =
         proptest::option::of(prop_oneof![Just(EntryKind::File), Just(EntryKind::Directory)]);
     let said = proptest::option::of(law());
-    (ids, object, end(), WEIGHT_MILLI, INTERVAL_US, said, proptest::option::of(PATH_USE)).prop_map(
+    (ids, object, end(), WEIGHT_MILLI, INTERVAL_US, said, any::<Option<u8>>()).prop_map(
         |(
             (version, server_session, suite, unit, udp_port),
             object,

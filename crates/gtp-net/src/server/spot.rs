@@ -133,7 +133,7 @@ impl Spot {
                 Ok(Destination::into_open(self.holder, &path, MadeDir::There))
             }
             (RootKind::Dir, Some(_), Some(RootKind::File)) => {
-                Err(unsuitable("a directory goes there, and it is none"))
+                Err(unsuitable("is not a directory, and a directory is sent"))
             }
             (RootKind::Dir, Some(name), Some(RootKind::Dir)) => {
                 let dir = down(&self.holder, name.as_str()).map_err(failed)?;

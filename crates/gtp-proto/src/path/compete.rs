@@ -21,8 +21,8 @@ const CALM: Span = Span::from_secs(1);
 const CALM_ROUNDS: u64 = 16;
 /// Losses at less than this part of the rate at which they seemed to begin are chance after all.
 const FAR_BELOW: f64 = 0.75;
-/// The same for more losses than are usually random: those that many sessions cause become fewer
-/// once each of them competes.
+/// The same where more is lost than is usually random: such losses may come from many sessions, and
+/// shrink once each competes.
 const VERY_FAR_BELOW: f64 = 0.25;
 
 /// Why a session competes.
@@ -68,7 +68,7 @@ impl PathBound {
         self.begin_competing(now, window, rtt, Why::Rival, given);
     }
 
-    /// The same, for this reason.
+    /// Begins to compete for this reason.
     pub(super) fn begin_competing(
         &mut self,
         now: Time,
@@ -201,7 +201,7 @@ impl PathBound {
 }
 
 impl Compete {
-    /// Whatever made it compete, a rival does now: there is no limit to be tested.
+    /// From now on it competes with a rival, so no limit is tested.
     fn has_rival(&mut self) {
         (self.why, self.retry) = (Why::Rival, None);
     }
@@ -212,7 +212,7 @@ impl Compete {
         let cut_at = self.window.cut_at();
         let waits = if cut_at == now { self.ask_every } else { self.ask_every * 2 };
         let apart = cut_at == now || now.since(cut_at) >= self.ask_every;
-        // Beside a rival that fills even a short queue, something is lost before long.
+        // A rival that fills even a short queue soon causes a loss; without one, ask.
         let long = v.delay > ASKABLE || v.queued && now.since(cut_at) >= self.ask_every * 2;
         long && apart && now.since(self.asked_at) >= waits
     }

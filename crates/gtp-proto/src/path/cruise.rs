@@ -41,7 +41,7 @@ const CAUTIOUS: u32 = 8;
 const NEAR: (f64, f64) = (0.8, 1.1);
 /// A queue cuts the rate to this part of what arrives, while shares move far, while they drift, and
 /// once they have settled.
-const CUT_MOVING: f64 = 0.7;
+const CUT_MOVING: f64 = 0.73;
 const CUT_DRIFTING: f64 = 0.85;
 const CUT_SETTLED: f64 = 0.95;
 /// After so many cuts in a row at one rate shares count as settled.

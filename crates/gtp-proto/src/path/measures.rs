@@ -101,8 +101,8 @@ pub(super) struct Verdict {
     pub spread: f64,
     /// Whether chance does not explain the loss.
     pub excess: bool,
-    /// Whether more was lost than is usual, if only one packet, when a queue may have been full: a
-    /// TCP heeds that.
+    /// Whether more was lost than usual while a queue may have been full, even a single packet: a
+    /// TCP would react.
     pub unusual: bool,
     /// Whether a queue dropped what was lost, seen or not.
     pub dropped: bool,
@@ -371,7 +371,7 @@ fn is_beyond_chance(packets: u64, lost: u64, usual: f64) -> bool {
     lost as f64 > expected_at_most(packets, usual) + 1.0
 }
 
-/// The most of `packets` that chance takes where it usually takes this part.
+/// The largest loss of `packets` that chance explains where it usually takes this part.
 fn expected_at_most(packets: u64, usual: f64) -> f64 {
     let expected = usual * packets as f64;
     1.2 * expected + 3.0 * libm::sqrt(expected)

@@ -147,7 +147,7 @@ impl Enough {
         Enough { few: ROUND_PACKETS, over: rtt.max(SAMPLE_MIN) }
     }
 
-    /// The same of fewer packets, however short the round trip.
+    /// As `round`, with fewer packets and no least time.
     pub fn quick(rtt: Span) -> Enough {
         Enough { few: QUICK_PACKETS, over: rtt }
     }

@@ -81,8 +81,9 @@ impl Window {
         let settled = self.at_cut.1 >= SETTLES;
         // Fast convergence, RFC 9438, section 4.7.
         let yields = self.w < self.w_max && !settled;
-        self.w_max = if yields { self.w * (1.0 + BETA) / 2.0 } else { self.w };
-        // A loss hits one flow of them.
+        let yielded = 1.0 - (1.0 - BETA) / 2.0 / self.flows;
+        self.w_max = if yields { self.w * yielded } else { self.w };
+        // A loss cuts one flow's window.
         let left = if settled { BETA_SETTLED } else { BETA };
         *self = self.cut_to(now, 1.0 - (1.0 - left) / self.flows);
         if settled {
@@ -184,6 +185,10 @@ mod tests {
         window.handle_loss(Time::ZERO);
         assert!((window.rate(RTT).as_f64() / 92.5e6 - 1.0).abs() < 1e-6);
         alone = alone.cut_to(Time::ZERO, 0.925);
+        // A second loss before the window is back makes room: still it is one flow's room.
+        window.handle_loss(Time::ZERO);
+        assert!(window.w < window.w_max, "{window:?}");
+        window = Window { w: alone.w, w_max: alone.w_max, ..window }.cut_to(Time::ZERO, 1.0);
         let mut now = Time::ZERO;
         for _ in 0..50 {
             now += RTT;

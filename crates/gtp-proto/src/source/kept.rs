@@ -11,8 +11,8 @@ pub enum PathUse {
     /// It keeps to what the path carries. Where it competes with others for a queue, it takes what
     /// so many TCP flows would.
     Bounded(NonZeroU8),
-    /// After the ramp it sends what both ends allow, whatever the path shows. This is harmless only
-    /// on a path that is its own.
+    /// After the ramp it sends what both ends allow, whatever the path shows. Use it only on a path
+    /// of one's own.
     Unbounded,
 }
 
