@@ -117,8 +117,9 @@ fn of_several_sources_those_that_are_missing_are_left_out_of_a_copy_through_here
     assert!(both.exported("all/y") == y && both.exported("all/z") == b"here");
     both.expect(12, &["far:y", "lost", &both.server.url("beneath")]);
     assert!(both.exported("beneath/y") == y, "as if all were there");
-    let none_at_all = said(&both.expect(3, &["far:none", &none, "lost", "far:never"]));
-    assert_eq!(none_at_all.matches("no such file").count(), 3, "{none_at_all}");
+    let content = format!("{none}/");
+    let none_at_all = said(&both.expect(3, &["far:none", &none, &content, "lost", "far:never"]));
+    assert_eq!(none_at_all.matches("no such file").count(), 4, "{none_at_all}");
     assert!(!both.sshd.home("never").exists() && !both.has_leftovers());
 }
 

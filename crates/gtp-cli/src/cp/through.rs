@@ -76,7 +76,6 @@ impl Copy<'_> {
             };
             if several && let Some(failure) = self.ends.leave_out_missing() {
                 missing.get_or_insert(failure);
-                continue;
             }
             if self.ends.has_failed() {
                 return Ok(None);
@@ -103,10 +102,18 @@ impl Copy<'_> {
         let before = self.ends.files();
         self.fetch_into(operand, dir).await?;
         let come = self.ends.files() - before;
-        if !self.ends.has_failed() && files_in(dir).map_err(|error| local(dir, &error))? > come {
+        let missed_only = self.ends.has_missed_only();
+        let may_be_sent_on = missed_only || !self.ends.has_failed();
+        if may_be_sent_on && files_in(dir).map_err(|error| local(dir, &error))? > come {
             std::fs::remove_dir_all(dir).map_err(|error| local(dir, &error))?;
             make(dir)?;
-            self.fetch_into(operand, dir).await?;
+            if come > 0 || !missed_only {
+                self.fetch_into(operand, dir).await?;
+            }
+        }
+        if self.ends.has_missed_only() && is_empty(dir).map_err(|error| local(dir, &error))? {
+            // There is no content that the directory could stand for.
+            return Ok(Vec::new());
         }
         fetched(dir, is_content)
     }
@@ -156,6 +163,10 @@ fn fetched(dir: &Path, is_content: bool) -> Result<Vec<PathBuf>, Failure> {
         entries.into_iter().map(|entry| entry.path()).filter(is_whole).collect();
     paths.sort();
     Ok(paths)
+}
+
+fn is_empty(dir: &Path) -> std::io::Result<bool> {
+    Ok(dir.read_dir()?.next().is_none())
 }
 
 /// Files in a directory and those beneath it.

@@ -198,7 +198,13 @@ pub struct Ends {
     partial: usize,
     /// Files of those that are done.
     files: u64,
+    /// Failures of those whose source was not there.
+    missing: usize,
+    /// The failure that the command ends with: the first one, unless a signal or the time limit
+    /// stopped it.
     first: Option<Failure>,
+    /// The same among the failures of another kind than a missing source.
+    graver: Option<Failure>,
 }
 
 impl Ends {
@@ -213,14 +219,25 @@ impl Ends {
                 true
             }
             Err(failure) => {
-                self.failed += 1;
                 shower.failed(&failure);
-                let stopped =
-                    matches!(failure.kind, FailureKind::Interrupted | FailureKind::TimeLimit);
-                self.first.get_or_insert(failure);
-                !stopped
+                self.count(failure)
             }
         }
+    }
+
+    /// Counts a failure; says whether to go on with the next transfer.
+    fn count(&mut self, failure: Failure) -> bool {
+        self.failed += 1;
+        let stopped = matches!(failure.kind, FailureKind::Interrupted | FailureKind::TimeLimit);
+        if failure.kind == FailureKind::Missing {
+            self.missing += 1;
+        } else if stopped || self.graver.is_none() {
+            self.graver = Some(failure.clone());
+        }
+        if stopped || self.first.is_none() {
+            self.first = Some(failure);
+        }
+        !stopped
     }
 
     /// Files of the transfers that are done: those that were written, and those that were there.
@@ -234,21 +251,31 @@ impl Ends {
     }
 
     /// The same ends of transfers to a place on the way, where nothing has been delivered: the
-    /// first failure is the whole command's.
+    /// first failure is the whole command's. A missing source alone would have been left out, so
+    /// any other failure comes before it.
     pub fn undelivered(self) -> Ends {
-        Ends { done: 0, ..self }
+        let first = self.graver.clone().or(self.first);
+        Ends { done: 0, first, ..self }
     }
 
-    /// Counts a source that was not there as left out. Returns its failure if it is the first one.
+    /// Whether nothing has failed but sources that were not there.
+    pub fn has_missed_only(&self) -> bool {
+        self.missing > 0 && self.missing == self.failed
+    }
+
+    /// Counts sources that were not there as left out if nothing else has failed. Returns the
+    /// first one's failure.
     pub fn leave_out_missing(&mut self) -> Option<Failure> {
-        let missing = self.first.take_if(|failure| failure.kind == FailureKind::Missing)?;
-        (self.failed, self.partial) = (0, self.partial + 1);
-        Some(missing)
+        if !self.has_missed_only() {
+            return None;
+        }
+        (self.failed, self.missing, self.partial) = (0, 0, self.partial + 1);
+        self.first.take()
     }
 
     /// Takes in a failure that was told before.
     pub fn fail_by(&mut self, failure: Failure) {
-        (self.failed, self.first) = (self.failed + 1, Some(failure));
+        self.count(failure);
     }
 
     /// Counts what others have left out as left out here.
@@ -295,3 +322,36 @@ const BETA: f64 = 0.2;
 
 /// Time between two looks at a transfer's numbers.
 pub const LOOK_SPAN: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(kinds: &[FailureKind]) -> Ends {
+        let mut ends = Ends::default();
+        for kind in kinds {
+            ends.count(Failure::new(*kind, "it failed"));
+        }
+        ends
+    }
+
+    #[test]
+    fn only_sources_that_are_missing_are_left_out_and_no_other_failure_hides_behind_them() {
+        let missing = FailureKind::Missing;
+        let mut ends = after(&[missing, missing]);
+        assert_eq!(ends.leave_out_missing().map(|failure| failure.kind), Some(missing));
+        assert!(!ends.has_failed() && ends.leave_out_missing().is_none());
+        assert_eq!(ends.exit_code(), FailureKind::Partial.exit_code());
+        let stops = [FailureKind::Interrupted, FailureKind::TimeLimit];
+        for kind in stops.into_iter().chain([FailureKind::Unreachable]) {
+            let mut ends = after(&[missing, kind]);
+            assert!(ends.leave_out_missing().is_none() && ends.has_failed(), "{kind:?}");
+            assert_eq!(ends.undelivered().exit_code(), kind.exit_code(), "{kind:?}");
+        }
+        for kind in stops {
+            let mut ends = after(&[missing, FailureKind::Unreachable, kind]);
+            ends.done = 1;
+            assert_eq!(ends.exit_code(), kind.exit_code(), "a stop is told even if some are done");
+        }
+    }
+}
