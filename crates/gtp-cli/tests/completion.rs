@@ -123,6 +123,8 @@ impl Typed {
         wait_for(&format!("the line after {typed:?}"), || self.line.exists());
         let line = std::fs::read_to_string(&self.line).unwrap();
         std::fs::remove_file(&self.line).unwrap();
+        // A shell may escape a percent sign, and reads both alike.
+        let line = line.replace("\\%", "%");
         assert_eq!(line.trim_end_matches('\n'), made, "{typed:?}");
     }
 }

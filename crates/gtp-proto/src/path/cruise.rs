@@ -1,7 +1,7 @@
 //! Cruise: climbing by roots until a queue shows, and stepping back from it.
 //!
 //! The climb's step grows with a root of the rate, so that sessions that share a path drift towards
-//! equal shares: the larger one gains the smaller part. Below 20 Mbit/s it is the fourth root, or
+//! equal shares: the larger one gains the smaller part. Below 10 Mbit/s it is the fourth root, or
 //! slow sessions would need half as long again to catch up. Cuts are deep while shares still move
 //! and shallow once they have settled.
 
@@ -15,16 +15,16 @@ use super::window::Window;
 use super::{LIFT, PathBound, State};
 
 /// The climb in 25 ms, in bit/s: the root of the rate times `of_fast`, or the fourth root of the
-/// rate times the third power of `of_slow`, whichever is more. They are alike at 20 Mbit/s.
+/// rate times the third power of `of_slow`, whichever is more. They are alike at 10 Mbit/s.
 struct Climb {
     of_fast: f64,
     of_slow: f64,
 }
 
 /// While shares move: 0.9 Mbit/s at 20 Mbit/s.
-const CLIMB_MOVING: Climb = Climb { of_fast: 40_000.0, of_slow: 317_000.0 };
+const CLIMB_MOVING: Climb = Climb { of_fast: 40_000.0, of_slow: 252_000.0 };
 /// Once they have settled: 0.55 Mbit/s at 20 Mbit/s.
-const CLIMB_SETTLED: Climb = Climb { of_fast: 15_000.0, of_slow: 165_000.0 };
+const CLIMB_SETTLED: Climb = Climb { of_fast: 15_000.0, of_slow: 131_000.0 };
 /// The time for which a step is meant.
 const STEP_SPAN: f64 = 0.025;
 /// A step for several round trips at once is at most this part of the rate.
