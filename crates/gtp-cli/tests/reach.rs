@@ -117,7 +117,7 @@ fn an_address_that_names_no_host_ends_every_verb_at_once() {
     world.export("x", 1);
     for (host, told) in [
         ("[fe80::1%no-such-link]", "this machine has no network interface no-such-link"),
-        ("[::1%lo]", "only a link-local address"),
+        ("[::1%lo]", "only link-local addresses"),
         ("[fe80::1]", "a link-local address needs its interface"),
     ] {
         for mut words in verbs(&format!("gtp://{host}:4810/x")) {
