@@ -238,7 +238,7 @@ fn a_watched_server_is_compared_again_and_again() {
     let mut tells = |what: &str| {
         told.by_ref().map(Result::unwrap).find(|line| line.contains(what)).expect("it goes on")
     };
-    tells("compared every 0.1 s");
+    tells("compared every 1");
     tells("1 file of");
     assert!(world.path("here/a").exists());
     let b = world.export("t/b", 300);
