@@ -271,11 +271,11 @@ mod tests {
     fn a_program_of_another_version_is_told_so_whatever_else_its_request_says() {
         let older = br#"{"attach":{"version":3,"slots":4096,"program":"gtp get"}}"#;
         let said = Request::read(older).unwrap_err();
-        assert!(said.contains("version 7") && said.contains("version 3"), "{said}");
+        assert!(said.contains("version 8") && said.contains("version 3"), "{said}");
         assert!(said.contains("start the program anew"), "{said}");
         let newer = br#"{"attach":{"version":9,"colour":"red"}}"#;
         assert!(Request::read(newer).unwrap_err().contains("start the daemon anew"));
-        let unknown = br#"{"dance":{"version":7}}"#;
+        let unknown = br#"{"dance":{"version":8}}"#;
         assert!(Request::read(unknown).unwrap_err().starts_with("not a request"));
         assert!(Request::read(b"!").unwrap_err().starts_with("not a request"));
         let own = Request::Sessions { version: VERSION };
