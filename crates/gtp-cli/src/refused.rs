@@ -33,34 +33,31 @@ fn escaped(mut error: Error) -> (Error, bool) {
         is_changed |= safe != *text;
         safe
     };
-    let words: Vec<_> = error
-        .context()
-        .filter_map(|(kind, value)| match value {
-            ContextValue::String(text) => Some((kind, ContextValue::String(safe(text)))),
-            ContextValue::Strings(texts) => {
-                Some((kind, ContextValue::Strings(texts.iter().map(&mut safe).collect())))
-            }
-            _ => None,
-        })
-        .collect();
-    for (kind, value) in words {
-        error.insert(kind, value);
-    }
+    replace(&mut error, |value| match value {
+        ContextValue::String(text) => Some(ContextValue::String(safe(text))),
+        ContextValue::Strings(texts) => {
+            Some(ContextValue::Strings(texts.iter().map(&mut safe).collect()))
+        }
+        _ => None,
+    });
     if is_changed {
         // Advice repeats the same words.
         let plain = |text: &StyledStr| StyledStr::from(gtp_text::of_lines(&text.to_string()));
-        let advice: Vec<_> = error
-            .context()
-            .filter_map(|(kind, value)| match value {
-                ContextValue::StyledStrs(all) => {
-                    Some((kind, ContextValue::StyledStrs(all.iter().map(plain).collect())))
-                }
-                _ => None,
-            })
-            .collect();
-        for (kind, value) in advice {
-            error.insert(kind, value);
-        }
+        replace(&mut error, |value| match value {
+            ContextValue::StyledStrs(all) => {
+                Some(ContextValue::StyledStrs(all.iter().map(plain).collect()))
+            }
+            _ => None,
+        });
     }
     (error, is_changed)
+}
+
+/// Puts what `by` makes of a value of the error's context in the value's place.
+fn replace(error: &mut Error, mut by: impl FnMut(&ContextValue) -> Option<ContextValue>) {
+    let made = error.context().filter_map(|(kind, value)| Some((kind, by(value)?)));
+    let made: Vec<_> = made.collect();
+    for (kind, value) in made {
+        error.insert(kind, value);
+    }
 }

@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use common::dice::{Dice, seed};
+use common::dice::{Dice, seed, times};
 use common::{World, bytes, events, size_of, wait_for};
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ impl Drop for Counting {
 
 #[test]
 fn a_get_that_is_killed_again_and_again_fetches_little_twice_and_ends_with_the_same_bytes() {
-    let kills = if std::env::var("GTP_LONG").as_deref() == Ok("1") { 50 } else { 6 };
+    let kills = times(50, 6);
     let seed = seed();
     println!("GTP_SEED={seed}, {kills} kills");
     let mut dice = Dice(seed);

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use common::dice::{Dice, seed};
+use common::dice::{Dice, seed, times};
 use common::sshd::Sshd;
 use common::{bytes, events, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -244,7 +244,7 @@ fn try_small_once(far: &Sshd, (way, source): (&Way, &Path), kill: (Victim, Durat
 
 #[test]
 fn of_small_files_of_which_any_part_is_killed_each_is_old_or_new_and_the_sync_is_completed() {
-    let kills = if std::env::var("GTP_LONG").as_deref() == Ok("1") { 60 } else { 6 };
+    let kills = times(60, 6);
     let seed = seed();
     println!("GTP_SEED={seed}, {kills} kills");
     let mut dice = Dice(seed);
@@ -267,7 +267,7 @@ fn of_small_files_of_which_any_part_is_killed_each_is_old_or_new_and_the_sync_is
 }
 
 fn kill_again_and_again(verb: &'static str) {
-    let kills = if std::env::var("GTP_LONG").as_deref() == Ok("1") { 30 } else { 3 };
+    let kills = times(30, 3);
     let seed = seed();
     println!("GTP_SEED={seed}, {kills} kills");
     let mut dice = Dice(seed);

@@ -139,7 +139,8 @@ impl Router for Queue {
         let spread = if left > 0.0 { chance / left } else { 1.0 };
         if self.draw.unit() < spread {
             self.passed = 0;
-            // RFC 3168, section 7: above the largest average, packets are dropped all the same.
+            // RFC 3168, section 7: if the average exceeds the upper threshold, packets are dropped,
+            // even if their senders heed marks.
             return if chance < 1.0 { Admission::Mark } else { Admission::Drop };
         }
         self.passed += 1;

@@ -253,16 +253,23 @@ impl Copy<'_> {
         if let [one] = &from[..] {
             return self.bring(one, number > 1, to).await.map(|_| ());
         }
-        for sources in &from {
+        self.bring_each(&from, to).await;
+        Ok(())
+    }
+
+    /// The same for several logins, from which everything goes beneath the destination; says
+    /// whether to go on.
+    async fn bring_each(&mut self, from: &[Sources], to: &To<'_>) -> bool {
+        for sources in from {
             let goes_on = match self.bring(sources, true, to).await {
                 Ok(goes_on) => goes_on,
                 Err(failure) => self.ends.take(Err(failure), &mut self.shower),
             };
             if !goes_on {
-                break;
+                return false;
             }
         }
-        Ok(())
+        true
     }
 
     /// Copies from logins, and then from servers. One that fails does not keep the next from being
@@ -276,16 +283,10 @@ impl Copy<'_> {
         if is_stream(to) {
             return Err(usage("standard output takes one file"));
         }
-        for sources in from {
-            let goes_on = match self.pull(sources, true, to).await {
-                Ok(goes_on) => goes_on,
-                Err(failure) => self.ends.take(Err(failure), &mut self.shower),
-            };
-            if !goes_on {
-                return Ok(());
-            }
+        match self.bring_each(from, &To::Here(to)).await {
+            true => self.get(urls, true, to).await,
+            false => Ok(()),
         }
-        self.get(urls, true, to).await
     }
 
     async fn bring(

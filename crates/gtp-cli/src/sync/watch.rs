@@ -192,16 +192,17 @@ impl<'a> Rounds<'a> {
     /// Waits for the next round of a source elsewhere.
     async fn pause(&mut self, next: Next) {
         let most = match (next, self.from) {
-            // The far end has failed, and nothing tells when it is back.
+            // The far end has failed, and no event says when it is back: this is the pause between
+            // two tries.
             (Next::After(wait), _) => return sleep(wait).await,
             (Next::ChangeOr(wait), _) => wait,
-            // Nothing tells of a change at a server.
+            // A server reports no changes, so its tree is compared after a pause.
             (Next::Change, Operand::Address(_)) => {
                 return sleep(between_looks(self.args.watch_every)).await;
             }
             (Next::Change, Operand::Local(_) | Operand::Remote(_)) => LOOK_SPAN,
         };
-        // However often a far end says that something has changed.
+        // A far end may report changes as often as it likes: this is the least time between rounds.
         let least = sleep(LEAST_SPAN);
         let far = self.ends.as_mut().and_then(|ends| ends.far.as_mut());
         let changed = async {

@@ -15,6 +15,11 @@ impl Dice {
     }
 }
 
+/// How often a test does something: `many` times with GTP_LONG=1, else a `few`.
+pub fn times<N>(many: N, few: N) -> N {
+    if std::env::var("GTP_LONG").as_deref() == Ok("1") { many } else { few }
+}
+
 /// The seed that GTP_SEED names, or another one each time.
 pub fn seed() -> u64 {
     let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
