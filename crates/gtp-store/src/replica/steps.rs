@@ -5,6 +5,7 @@
 //! each would wait for the disk. This module must not know what a tree is to become.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, fsync, renameat, statat, unlinkat};
@@ -25,8 +26,8 @@ use crate::walk;
 /// The most files that wait: beyond this number, to wait for the disk once more hardly counts.
 const WAITING_MOST: usize = 1_024;
 
-/// Files that wait hold two descriptors each, so together they take an eighth of the process's, or
-/// those of as many files as nobody lacks.
+/// Files that wait hold two descriptors each, so those of all rows together take an eighth of the
+/// process's, or those of as many files as nobody lacks.
 const DESCRIPTORS_EACH: u64 = 16;
 const WAITING_LEAST: usize = 32;
 
@@ -68,19 +69,40 @@ impl Stood {
     }
 }
 
+/// Files of all rows of this process that wait.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Lets one file wait, as long as it is kept.
+struct Permit;
+
+impl Permit {
+    /// `None` if so many files wait as may.
+    fn take() -> Option<Permit> {
+        let most = waiting_most();
+        let more = |waiting| (waiting < most).then_some(waiting + 1);
+        WAITING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Permit)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A row of steps that are being carried out.
 pub struct Steps<'r> {
     replica: &'r Replica,
-    /// How many files may wait.
-    most: usize,
     waiting: Vec<(usize, String, Spare)>,
+    /// One for each file that waits.
+    permits: Vec<Permit>,
     faults: Vec<(usize, Fault)>,
 }
 
 impl Replica {
     /// Begins a row of steps.
     pub fn steps(&self) -> Steps<'_> {
-        Steps { replica: self, most: waiting_most(), waiting: Vec::new(), faults: Vec::new() }
+        Steps { replica: self, waiting: Vec::new(), permits: Vec::new(), faults: Vec::new() }
     }
 
     /// Carries out one step. Blocks.
@@ -99,8 +121,10 @@ impl Steps<'_> {
     /// does not keep the others from being tried. Blocks.
     pub fn carry_out(&mut self, index: usize, deed: &Deed) {
         let writes = matches!(deed, Deed::Write { .. } | Deed::Patch { .. });
-        if self.waiting.len() >= self.most || !writes {
+        let mut permit = if writes { Permit::take() } else { None };
+        if self.waiting.len() >= WAITING_MOST || permit.is_none() {
             self.settle();
+            permit = permit.or_else(|| if writes { Permit::take() } else { None });
         }
         let mut written = self.replica.carry_out(deed);
         if written.is_err() && !self.waiting.is_empty() {
@@ -111,7 +135,14 @@ impl Steps<'_> {
         let name = escaped(deed.name());
         match written {
             Ok(None) => {}
-            Ok(Some(spare)) => self.waiting.push((index, name, spare)),
+            Ok(Some(spare)) => {
+                self.waiting.push((index, name, spare));
+                match permit {
+                    Some(permit) => self.permits.push(permit),
+                    // The other rows have them all, so this file does not wait.
+                    None => self.settle(),
+                }
+            }
             Err(why) => self.faults.push((index, Fault { path: name, why })),
         }
     }
@@ -137,6 +168,8 @@ impl Steps<'_> {
                 self.faults.push((index, Fault { path, why }));
             }
         }
+        // The descriptors are closed by now.
+        self.permits.clear();
     }
 }
 
@@ -200,7 +233,7 @@ fn place_all(
     placed.into_iter().flat_map(|(_, done)| done).collect()
 }
 
-/// How many files may wait in this process.
+/// How many files may wait in this process, those of all rows together.
 fn waiting_most() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / DESCRIPTORS_EACH;
     usize::try_from(limit).unwrap_or(usize::MAX).clamp(WAITING_LEAST, WAITING_MOST)
