@@ -167,6 +167,11 @@ impl PathBound {
 }
 
 impl Compete {
+    /// There is a queue: it is worth competing, and not because of a limit.
+    pub(super) fn note_queue(&mut self) {
+        (self.calm_since, self.limit) = (None, false);
+    }
+
     /// Whether it is time to ask whose queue it is: after a cut, which asks less of a session, or
     /// when there was none for long.
     fn is_to_ask(&self, now: Time, v: &Verdict) -> bool {

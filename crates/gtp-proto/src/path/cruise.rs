@@ -165,7 +165,7 @@ impl Shares {
     }
 
     /// Losses in a queue at `now`: whether they are not the first ones of late.
-    fn note_loss(&mut self, now: Time, rtt: Span) -> bool {
+    pub fn note_loss(&mut self, now: Time, rtt: Span) -> bool {
         let since = self.lost_at.map(|at| now.since(at));
         let apart = since.is_none_or(|since| since > rtt * 2);
         if apart {
@@ -218,7 +218,7 @@ impl PathBound {
     }
 
     /// A queue dropped something: competes for it, or gives way.
-    fn compete_after_loss(&mut self, now: Time, v: &Verdict, given: &Conditions) {
+    pub(super) fn compete_after_loss(&mut self, now: Time, v: &Verdict, given: &Conditions) {
         let (level, rtt) = (v.carried.min(self.bound), given.rtt_least + v.delay);
         if given.yields {
             self.give_way(now, level, given);

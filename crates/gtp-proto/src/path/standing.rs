@@ -6,6 +6,7 @@
 use gtp_alloc::Rate;
 
 use super::{PathBound, State};
+use crate::ecn::EcnStanding;
 
 /// Whose the queue is that the path was last seen to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Standing {
     pub carries: Rate,
     /// Whose queue it is.
     pub queue: Queue,
+    /// Whether the session uses ECN.
+    pub ecn: EcnStanding,
 }
 
 impl Queue {
@@ -118,6 +121,7 @@ impl PathBound {
             State::Yield(yields) if yields.rival => (Mode::Yield, Queue::Another),
             State::Yield(_) => (Mode::Cruise, Queue::None),
         };
-        Standing { group: 0, sessions: 1, mode, carries: self.bound, queue }
+        let (carries, ecn) = (self.bound, EcnStanding::OFF);
+        Standing { group: 0, sessions: 1, mode, carries, queue, ecn }
     }
 }

@@ -27,7 +27,8 @@ impl SourceSession {
 
     /// How the path stands, for people.
     pub fn path_standing(&self) -> Standing {
-        Standing { group: self.path_group, ..self.path.standing() }
+        let (group, ecn) = (self.path_group, self.ecn.standing());
+        Standing { group, ecn, ..self.path.standing() }
     }
 
     /// The number of its group among those of its host, for people.
