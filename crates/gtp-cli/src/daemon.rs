@@ -311,7 +311,7 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
             cells;
         format!(
             "{id:>6} {uid:>6} {pid:>7} {way:3} {w:>7} {demand:>12} {granted:>12} {measured:>12} \
-             {limit:6} {loss:>7} {rtt:>8} {path:29} {label}"
+             {limit:6} {loss:>7} {rtt:>8} {path:39} {label}"
         )
     };
     lines.push(cells([
@@ -356,13 +356,23 @@ fn say_standing(path: Option<&PathView>) -> String {
         0 | 1 => String::new(),
         many => format!(" as {many} flows"),
     };
+    let ecn = say_ecn(path);
     match path.carries {
         _ if path.is_unbounded() => "unbounded".to_owned(),
         Some(bps) => {
             let carries = words::say_rate(Rate::from_bps(bps));
-            format!("{group}{carries}{shared}{flows}, {}", path.state)
+            format!("{group}{carries}{shared}{flows}, {}{ecn}", path.state)
         }
-        None => format!("{group}no end seen{shared}"),
+        None => format!("{group}no end seen{shared}{ecn}"),
+    }
+}
+
+/// What ECN has brought: how many marks, or that it cannot be used.
+fn say_ecn(path: &PathView) -> String {
+    match (path.ecn.as_str(), path.marks) {
+        ("failed", _) => ", no ECN".to_owned(),
+        (_, 0) => String::new(),
+        (_, marks) => format!(", {}", words::count(marks, "mark")),
     }
 }
 
@@ -379,12 +389,19 @@ mod tests {
             carries: Some(48_000_000),
             queue: "another's".into(),
             flows: 1,
+            ecn: "on".into(),
+            ecn_failure: None,
+            marks: 0,
         };
         assert_eq!(say_standing(Some(&path)), "#3 48.0 Mbit/s, compete");
         path.sessions = 2;
         assert_eq!(say_standing(Some(&path)), "#3 48.0 Mbit/s for 2, compete");
         (path.carries, path.group) = (None, None);
         assert_eq!(say_standing(Some(&path)), "no end seen for 2");
+        path.marks = 1;
+        assert_eq!(say_standing(Some(&path)), "no end seen for 2, 1 mark");
+        path.ecn = "failed".into();
+        assert_eq!(say_standing(Some(&path)), "no end seen for 2, no ECN");
         assert_eq!(say_standing(None), "-");
         (path.flows, path.carries) = (4, Some(48_000_000));
         assert_eq!(say_standing(Some(&path)), "48.0 Mbit/s for 2 as 4 flows, compete");

@@ -203,7 +203,7 @@ fn columns(width: u16) -> Vec<Column> {
         column("RTT", 9, |s| format!("{:.1}ms", s.rtt_us as f64 / 1e3)),
     ];
     if width >= WITH_PATHS {
-        columns.push(column("PATH", 30, crate::daemon::say_path));
+        columns.push(column("PATH", 40, crate::daemon::say_path));
     }
     let session = |s: &SessionView| format!("{} ({})", s.label, s.program);
     columns.push(Column { title: "SESSION", width: Constraint::Min(10), says: session });
@@ -211,7 +211,7 @@ fn columns(width: u16) -> Vec<Column> {
 }
 
 /// A terminal of so many columns has room for paths beside names.
-const WITH_PATHS: u16 = 170;
+const WITH_PATHS: u16 = 180;
 
 fn limited(bps: Option<u64>) -> String {
     bps.map_or("-".to_owned(), |bps| words::say_rate(Rate::from_bps(bps)))

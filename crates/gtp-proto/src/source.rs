@@ -146,6 +146,8 @@ pub struct SourceSession {
     path_group: u16,
     log: SendLog,
     ecn: Validation,
+    /// Marked packets of which the path has not been told.
+    marked: u64,
     rtt: RttMeter,
     sent_meter: StreamMeter,
     demand: Demand,
@@ -208,6 +210,7 @@ impl SourceSession {
             path_group: 0,
             log: SendLog::default(),
             ecn: Validation::new(heeds_marks(&config, Kept::default())),
+            marked: 0,
             rtt: RttMeter::default(),
             sent_meter: StreamMeter::new(now),
             demand: Demand::new(now),
@@ -539,6 +542,10 @@ impl SourceSession {
             first_pn: span.start,
             end_pn: span.end,
             lost,
+            marked: match shows {
+                Shows::Losses => core::mem::take(&mut self.marked),
+                Shows::Arrivals => 0,
+            },
             receipts: Receipts::one(lost),
         };
         let conditions = self.conditions();

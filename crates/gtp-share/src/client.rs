@@ -303,8 +303,9 @@ mod tests {
         };
         let older = heard(br#"{"attached":{"version":3,"slots":1}}"#);
         assert!(older.contains("version 3") && older.contains("start the daemon anew"), "{older}");
-        let newer = heard(br#"{"attached":{"version":9,"slots":1}}"#);
-        assert!(newer.contains("version 9") && newer.contains("start the program anew"), "{newer}");
+        let newer = heard(br#"{"attached":{"version":1000,"slots":1}}"#);
+        assert!(newer.contains("version 1000"), "{newer}");
+        assert!(newer.contains("start the program anew"), "{newer}");
         let refuses = heard(br#"{"refused":{"why":"this daemon speaks version 3, not 5"}}"#);
         assert_eq!(refuses, "this daemon speaks version 3, not 5");
     }

@@ -11,6 +11,7 @@ use core::num::NonZeroU8;
 use gtp_alloc::led::Counts;
 use gtp_alloc::tree::WEIGHT_MOST;
 use gtp_alloc::{Bytes, Rate, Span};
+use gtp_proto::ecn::{EcnFailure, EcnStanding, EcnState};
 use gtp_proto::limits::{PEER_WEIGHT_LEAST, RTT_MOST};
 use gtp_proto::path::{Mode, Queue, Standing};
 use gtp_proto::{Grant, Law, LimitedBy, Phase, Report};
@@ -104,7 +105,7 @@ pub(crate) const HEAD_WORDS: usize = 64;
 /// Words of a report's slot, its sequence word first.
 pub(crate) const POSTED_WORDS: usize = 32;
 /// Of them, those that change, after the sequence word.
-pub(crate) const LIVE_WORDS: usize = 11;
+pub(crate) const LIVE_WORDS: usize = 12;
 /// Words of a grant's slot, its sequence word first.
 pub(crate) const GRANTED_WORDS: usize = 8;
 /// Words of a report's label.
@@ -170,14 +171,14 @@ impl Posted {
         words[7] = self.lost;
         words[8] = self.wire_bytes;
         words[9] = self.packets;
-        words[10] = self.path.0;
-        words[11] = self.report.weight.to_bits();
-        words[12] = alpha.to_bits();
-        words[13] = beta.to_bits();
-        words[14] = self.held.rate.as_bps();
-        words[15] = self.held.committed.as_bps();
-        words[16] = self.principal;
-        words[17] = self.transfer;
+        (words[10], words[11]) = (self.path.path, self.path.ecn);
+        words[12] = self.report.weight.to_bits();
+        words[13] = alpha.to_bits();
+        words[14] = beta.to_bits();
+        words[15] = self.held.rate.as_bps();
+        words[16] = self.held.committed.as_bps();
+        words[17] = self.principal;
+        words[18] = self.transfer;
         for (word, bytes) in words[LABEL_AT..].iter_mut().zip(self.label.0.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
@@ -189,7 +190,7 @@ impl Posted {
         let live = Live::decode(words.first_chunk()?)?;
         let law = match law_code(words[0]) {
             1 => Law::Grant,
-            2 => Law::EndNode { alpha: f64::from_bits(words[12]), beta: f64::from_bits(words[13]) },
+            2 => Law::EndNode { alpha: f64::from_bits(words[13]), beta: f64::from_bits(words[14]) },
             3 => Law::SourceAlone,
             4 => Law::SinkAlone,
             5 => Law::SessionAlone,
@@ -199,7 +200,7 @@ impl Posted {
         for (bytes, word) in label.as_chunks_mut().0.iter_mut().zip(&words[LABEL_AT..]) {
             *bytes = word.to_le_bytes();
         }
-        let weight = f64::from_bits(words[11]);
+        let weight = f64::from_bits(words[12]);
         let least = 1.0 / WEIGHT_MOST;
         Some(Posted {
             id: live.id,
@@ -221,12 +222,12 @@ impl Posted {
                 counts: Counts::default(),
                 packet: Bytes::ZERO,
             },
-            principal: words[16],
-            transfer: words[17],
+            principal: words[17],
+            transfer: words[18],
             held: Outstanding {
                 number: (words[5] >> 32) as u32,
-                rate: Rate::from_bps(words[14]),
-                committed: Rate::from_bps(words[15].max(words[14])),
+                rate: Rate::from_bps(words[15]),
+                committed: Rate::from_bps(words[16].max(words[15])),
             },
             limited_by: live.limited_by,
             path: live.path,
@@ -306,7 +307,7 @@ impl Live {
             side,
             phase,
             limited_by: *LIMITS.get(limit)?,
-            path: PostedPath(words[10]),
+            path: PostedPath { path: words[10], ecn: words[11] },
             peer_offer: Rate::from_bps(words[1]),
             demand: Rate::from_bps(words[2]),
             measured: Rate::from_bps(words[3]),
@@ -337,17 +338,24 @@ const PATH_SESSIONS: u64 = 0x7f;
 /// The queue code that means that the path does not bound the session.
 const UNBOUNDED: u64 = 3;
 
+/// Marks are not counted beyond this.
+const MARKS_MOST: u64 = u64::MAX >> 8;
+
 /// The session's datagrams go over TCP. Modes leave this bit free.
 const OVER_TCP: u64 = 1 << 3;
 
-/// How a path stands, in one word. Few look at it, so it is taken apart only for them.
+/// How a path stands, in two words. Few look at them, so they are taken apart only for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PostedPath(u64);
+pub struct PostedPath {
+    path: u64,
+    ecn: u64,
+}
 
 impl PostedPath {
     /// How the path of a session stands, if it sends.
     pub fn new(path: Option<Standing>) -> PostedPath {
         let Some(path) = path else { return PostedPath::default() };
+        let ecn = ecn_word(path.ecn);
         let mode = match path.mode {
             Mode::Start => 1,
             Mode::Cruise => 2,
@@ -368,22 +376,23 @@ impl PostedPath {
         let sessions = u64::from(path.sessions).min(PATH_SESSIONS);
         let carries = (path.carries.as_bps() >> COARSE_BITS).min(COARSE_ALL);
         let group = u64::from(path.group);
-        PostedPath(mode | queue << 4 | sessions << 6 | flows << 13 | group << 16 | carries << 32)
+        let path = mode | queue << 4 | sessions << 6 | flows << 13 | group << 16 | carries << 32;
+        PostedPath { path, ecn }
     }
 
     /// The same of a session whose datagrams its control connection carries.
     pub fn over_tcp(self) -> PostedPath {
-        PostedPath(self.0 | OVER_TCP)
+        PostedPath { path: self.path | OVER_TCP, ..self }
     }
 
     /// Whether the session's control connection carries its datagrams.
     pub fn is_over_tcp(self) -> bool {
-        self.0 & OVER_TCP != 0
+        self.path & OVER_TCP != 0
     }
 
     /// What it says of the path, if it says anything that an honest process could have meant.
     pub fn standing(self) -> Option<Standing> {
-        let PostedPath(word) = self;
+        let PostedPath { path: word, ecn } = self;
         let (mode, queue) = match word >> 4 & 3 {
             UNBOUNDED => (Mode::Unbounded, Queue::None),
             queue => {
@@ -401,8 +410,37 @@ impl PostedPath {
             },
             queue,
             flows: NonZeroU8::MIN.saturating_add((word >> 13 & 7) as u8),
+            ecn: ecn_of(ecn)?,
         })
     }
+}
+
+/// How ECN stands, in one word: the state in four bits, why a test has failed in four, and the
+/// marks.
+fn ecn_word(ecn: EcnStanding) -> u64 {
+    let (state, why) = match ecn.state {
+        EcnState::Off => (0, 0),
+        EcnState::Testing => (1, 0),
+        EcnState::On => (2, 0),
+        EcnState::Failed(EcnFailure::Uncounted) => (3, 0),
+        EcnState::Failed(EcnFailure::Bleached) => (3, 1),
+        EcnState::Failed(EcnFailure::AllMarked) => (3, 2),
+        EcnState::Failed(EcnFailure::Dropped) => (3, 3),
+        EcnState::Failed(EcnFailure::Contradicted) => (3, 4),
+    };
+    state | why << 4 | ecn.marks.min(MARKS_MOST) << 8
+}
+
+/// What such a word says, if an honest process could have meant it.
+fn ecn_of(word: u64) -> Option<EcnStanding> {
+    let state = match word & 0xf {
+        0 => EcnState::Off,
+        1 => EcnState::Testing,
+        2 => EcnState::On,
+        3 => EcnState::Failed(*EcnFailure::ALL.get((word >> 4 & 0xf) as usize)?),
+        _ => return None,
+    };
+    Some(EcnStanding { state, marks: word >> 8 })
 }
 
 /// Codes of laws.
@@ -532,6 +570,7 @@ mod tests {
             carries: Rate::from_bps(5 << COARSE_BITS),
             queue: Queue::Another,
             flows: NonZeroU8::new(8).unwrap(),
+            ecn: EcnStanding { state: EcnState::On, marks: 1 << 40 },
         });
         let path = PostedPath::new(standing);
         assert_eq!(path.standing(), standing);
@@ -540,6 +579,11 @@ mod tests {
         assert_eq!(PostedPath::new(unbounded).standing(), unbounded);
         assert!(!path.is_over_tcp() && path.over_tcp().is_over_tcp());
         assert_eq!(path.over_tcp().standing(), standing);
+        for why in EcnFailure::ALL {
+            let ecn = EcnStanding { state: EcnState::Failed(why), marks: 0 };
+            let standing = standing.map(|path| Standing { ecn, ..path });
+            assert_eq!(PostedPath::new(standing).standing(), standing);
+        }
         let (limited_by, packets, lost, wire_bytes) = (LimitedBy::Path, 1, 2, 3);
         let next = Posted { report, limited_by, path, packets, lost, wire_bytes, ..first };
         let words = next.encode();

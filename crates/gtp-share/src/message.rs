@@ -10,7 +10,7 @@ use gtp_proto::path::{Mode, Standing};
 use serde::{Deserialize, Serialize};
 
 /// Version of messages and pages. Daemon and programs must agree on it.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// Bytes of a message at most.
 pub const MESSAGE_MOST: usize = 4_096;
 /// Bytes of a packet of a list at most.
@@ -241,6 +241,13 @@ pub struct PathView {
     pub queue: String,
     /// The TCP flows that the session counts as where it competes.
     pub flows: u8,
+    /// Whether the session uses ECN: `off`, `testing`, `on` or `failed`.
+    pub ecn: String,
+    /// Why it does not any more: `uncounted`, `bleached`, `all marked`, `dropped` or
+    /// `contradicted`.
+    pub ecn_failure: Option<String>,
+    /// Marks that were heeded since the session's start.
+    pub marks: u64,
 }
 
 impl PathView {
@@ -259,6 +266,9 @@ impl From<Standing> for PathView {
             carries: (!path.carries.is_unlimited()).then(|| path.carries.as_bps()),
             queue: path.queue.as_str().to_owned(),
             flows: path.flows.get(),
+            ecn: path.ecn.state.as_str().to_owned(),
+            ecn_failure: path.ecn.state.failure().map(|why| why.as_str().to_owned()),
+            marks: path.ecn.marks,
         }
     }
 }
@@ -271,12 +281,14 @@ mod tests {
     fn a_program_of_another_version_is_told_so_whatever_else_its_request_says() {
         let older = br#"{"attach":{"version":3,"slots":4096,"program":"gtp get"}}"#;
         let said = Request::read(older).unwrap_err();
-        assert!(said.contains("version 8") && said.contains("version 3"), "{said}");
+        let own = format!("version {VERSION}");
+        assert!(said.contains(&own) && said.contains("version 3"), "{said}");
         assert!(said.contains("start the program anew"), "{said}");
-        let newer = br#"{"attach":{"version":9,"colour":"red"}}"#;
-        assert!(Request::read(newer).unwrap_err().contains("start the daemon anew"));
-        let unknown = br#"{"dance":{"version":8}}"#;
-        assert!(Request::read(unknown).unwrap_err().starts_with("not a request"));
+        let newer = VERSION + 1;
+        let newer = format!(r#"{{"attach":{{"version":{newer},"colour":"red"}}}}"#);
+        assert!(Request::read(newer.as_bytes()).unwrap_err().contains("start the daemon anew"));
+        let unknown = format!(r#"{{"dance":{{"version":{VERSION}}}}}"#);
+        assert!(Request::read(unknown.as_bytes()).unwrap_err().starts_with("not a request"));
         assert!(Request::read(b"!").unwrap_err().starts_with("not a request"));
         let own = Request::Sessions { version: VERSION };
         assert_eq!(Request::read(&serde_json::to_vec(&own).unwrap()), Ok(own));

@@ -4,8 +4,11 @@
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::managed::Kind;
 use gtp_link::{Chance, Change, LinkId, LinkSpec};
+use gtp_peers::pie;
+use gtp_proto::ecn::EcnState;
 use gtp_sim::packet::{
-    Action, BackgroundId, BackgroundSpec, BuildError, HostSpec, Path, Pattern, World,
+    Action, BackgroundId, BackgroundSpec, BuildError, HostSpec, Path, Pattern, SessionSpec,
+    SessionStatus, World,
 };
 
 const KINDS: [Kind; 3] = [Kind::Codel, Kind::FqCodel, Kind::DualPi2];
@@ -81,6 +84,62 @@ fn a_flow_within_its_share_loses_nothing_beside_one_that_sends_too_much_under_fq
     };
     assert!(received(Kind::FqCodel) > 1.95, "{}", received(Kind::FqCodel));
     assert!(received(Kind::Codel) < 1.9, "{}", received(Kind::Codel));
+}
+
+/// A session over a link of 20 Mbit/s and 40 ms there and back, whose queue `control` manages,
+/// beside a flow of `other` that heeds nothing; after 20 s, losses of the first second left out.
+fn session(control: impl Fn(&mut World, LinkId), other: Rate) -> (SessionStatus, u64) {
+    let mut world = World::new(3);
+    let [source, sink] = [0, 1].map(|_| world.add_host(HostSpec::default()));
+    let (rate, delay) = (Rate::from_mbps(20), Span::from_millis(20));
+    let there = LinkSpec { rate, delay, queue: Bytes(100_000), ..LinkSpec::default() };
+    let back = LinkSpec { delay, ..LinkSpec::default() };
+    let [there, back] = [there, back].map(|spec| world.add_seeded_link(spec, 5));
+    control(&mut world, there);
+    let down = Path::Links(vec![there]);
+    if other > Rate::ZERO {
+        let pattern = Pattern::Constant { rate: other };
+        let flow = BackgroundSpec::new(source, sink, pattern);
+        world.add_background(BackgroundSpec { down: down.clone(), ..flow }).expect("a flow");
+    }
+    let up = Path::Links(vec![back]);
+    let session = SessionSpec { down, up, ..SessionSpec::new(source, sink) };
+    let id = world.add_session(session).expect("a session");
+    // The start finds out what the path carries.
+    world.run_until(at(1_000));
+    let start = world.session(id).expect("added").lost;
+    world.run_until(at(20_000));
+    let status = world.session(id).expect("added");
+    (SessionStatus { lost: status.lost - start, ..status }, world.turned_away(there))
+}
+
+#[test]
+fn a_session_alone_is_marked_where_a_managed_queue_would_drop_and_uses_the_link_without_a_loss() {
+    let managed = |kind| {
+        move |world: &mut World, link| {
+            world.add_managed(link, kind, 7).expect("no controller");
+        }
+    };
+    let pie = |world: &mut World, link| {
+        let queue = pie::Queue::new(pie::Config::default(), 1);
+        world.add_router(link, Box::new(queue)).expect("no controller");
+    };
+    let kinds = KINDS.map(|kind| session(managed(kind), Rate::ZERO));
+    for (status, dropped) in kinds.into_iter().chain([session(pie, Rate::ZERO)]) {
+        assert_eq!((status.ecn.state, status.lost, dropped), (EcnState::On, 0, 0));
+        let used = status.received_bytes.0 as f64 * 8.0 / 20.0 / 20e6;
+        assert!(used > 0.85, "{used}");
+    }
+}
+
+#[test]
+fn what_a_managed_queue_drops_of_a_flow_without_ecn_it_marks_of_a_session() {
+    let codel = |world: &mut World, link| {
+        world.add_managed(link, Kind::Codel, 7).expect("no controller");
+    };
+    let (status, dropped) = session(codel, Rate::from_mbps(15));
+    assert!(status.ecn.marks > 3 && dropped > 3, "{status:?}, {dropped}");
+    assert_eq!(status.lost, 0);
 }
 
 #[test]

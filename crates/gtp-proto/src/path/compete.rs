@@ -202,7 +202,7 @@ impl PathBound {
 
 impl Compete {
     /// From now on it competes with a rival, so no limit is tested.
-    fn has_rival(&mut self) {
+    pub(super) fn has_rival(&mut self) {
         (self.why, self.retry) = (Why::Rival, None);
     }
 

@@ -174,7 +174,7 @@ impl Shares {
     }
 
     /// Losses in a queue at `now`: whether they are not the first ones of late.
-    fn note_loss(&mut self, now: Time, rtt: Span) -> bool {
+    pub fn note_loss(&mut self, now: Time, rtt: Span) -> bool {
         let since = self.lost_at.map(|at| now.since(at));
         let apart = since.is_none_or(|since| since > rtt * 2);
         if apart {
@@ -226,8 +226,8 @@ impl PathBound {
         true
     }
 
-    /// Something was lost that is not random: competes from a window that was cut for it, or gives
-    /// way.
+    /// A queue marked or dropped something, or a loss is not random: competes from a window that
+    /// was cut for it, or gives way.
     pub(super) fn compete_after_loss(
         &mut self,
         now: Time,

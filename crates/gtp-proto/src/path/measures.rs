@@ -91,6 +91,8 @@ pub(super) struct Verdict {
     pub delay: Span,
     /// Whether there is a queue.
     pub queued: bool,
+    /// Whether a queue has marked packets.
+    pub marked: bool,
     /// Round trips that it was sent for: several where 32 packets take long.
     pub rounds: u32,
     /// Packets, and how many of them were lost.
@@ -270,7 +272,8 @@ impl Measures {
         self.deep.add(now, Rate::from_bps(sample.delay.as_nanos()));
         let rate = sample.sent.per(sample.sent_in);
         let ratio = sample.proven().as_f64() / rate.as_f64().max(1.0);
-        let queued = sample.delay > self.threshold_of(given.yields);
+        let marked = sample.marked > 0;
+        let queued = marked || sample.delay > self.threshold_of(given.yields);
         let (packets, lost) = (sample.packets(), sample.lost);
         // Whoever competes heeds each loss that it does not know to be random: a TCP does.
         let excess = if learns {
@@ -293,6 +296,7 @@ impl Measures {
             follows: ratio / self.usual,
             delay: sample.delay,
             queued,
+            marked,
             rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
             packets,
             lost,

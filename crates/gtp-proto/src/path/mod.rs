@@ -9,7 +9,7 @@
 //! does not lower the bound. Losses that come with the longest delays are a queue's, however short
 //! it is (`drops`). Losses while no more is sent than the path carried for a second are asked about
 //! only if they go on (`calm`). A session that gives way leaves the path to rivals instead
-//! (`yielding`). When most is lost, next to nothing is sent (`guard`). The module knows rates and
+//! (`yielding`). A mark of a queue (ECN) is a queue as well (`marks`). When most is lost, next to nothing is sent (`guard`). The module knows rates and
 //! delays, not packets.
 
 mod ask;
@@ -21,6 +21,7 @@ mod group;
 mod groups;
 mod guard;
 mod log;
+mod marks;
 mod measures;
 mod member;
 mod name;
@@ -43,7 +44,7 @@ use compete::Compete;
 use cruise::{Cruise, Shares};
 use drops::Drops;
 use guard::{Guard, Held};
-use measures::Measures;
+use measures::{Measures, Verdict};
 use probe::{Limit, Probe};
 use sample::{Enough, Gathering};
 use start::Start;
@@ -183,6 +184,14 @@ impl PathBound {
 
     /// Takes in what a receipt says, and bounds the path by it.
     pub fn handle_sample(&mut self, now: Time, sample: Sample, given: &Conditions) {
+        let bound = self.bound;
+        self.take_sample(now, sample, given);
+        if sample.marked > 0 {
+            self.keep_below(bound);
+        }
+    }
+
+    fn take_sample(&mut self, now: Time, sample: Sample, given: &Conditions) {
         self.drops.note(now, &sample, self.measures.threshold() * 2);
         self.clock_window(now, &sample, given);
         let enough = self.enough(given.rtt);
@@ -194,18 +203,26 @@ impl PathBound {
             return;
         }
         let fresh = whole.first_pn >= self.changed_pn;
-        if fresh && self.retest(now, &v, given) {
+        match v.marked {
+            true => self.hear_marked(now, &v, fresh, given),
+            false => self.hear(now, &v, fresh, given),
+        }
+    }
+
+    /// A whole sample; `fresh` if it shows the present rate.
+    fn hear(&mut self, now: Time, v: &Verdict, fresh: bool, given: &Conditions) {
+        if fresh && self.retest(now, v, given) {
             return;
         }
         match self.state {
-            State::Start(start) => self.watch(start, now, &v, given),
-            State::Compete(compete) => self.compete(compete, now, &v, fresh, given),
-            State::Cruise(cruise) if fresh => self.cruise(cruise, now, &v, given),
-            State::Cruise(_) if self.measures.loses_much(&v) => self.step_down(now, &v, given),
-            State::Ask(ask) => self.hear_answer(ask, now, &v, fresh, given),
-            State::Probe(probe) if fresh => self.hear_probe(probe, now, &v, given),
-            State::Held(held) if fresh => self.hold(held, now, &v, given),
-            State::Yield(since) if fresh => self.wait_for_rivals(since, now, &v, given),
+            State::Start(start) => self.watch(start, now, v, given),
+            State::Compete(compete) => self.compete(compete, now, v, fresh, given),
+            State::Cruise(cruise) if fresh => self.cruise(cruise, now, v, given),
+            State::Cruise(_) if self.measures.loses_much(v) => self.step_down(now, v, given),
+            State::Ask(ask) => self.hear_answer(ask, now, v, fresh, given),
+            State::Probe(probe) if fresh => self.hear_probe(probe, now, v, given),
+            State::Held(held) if fresh => self.hold(held, now, v, given),
+            State::Yield(since) if fresh => self.wait_for_rivals(since, now, v, given),
             State::Cruise(_) | State::Probe(_) | State::Held(_) | State::Yield(_) => {}
         }
     }

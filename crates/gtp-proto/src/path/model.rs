@@ -80,6 +80,7 @@ impl Bottleneck {
             first_pn,
             end_pn,
             lost,
+            marked: 0,
             receipts: Receipts::one(lost),
         }
     }

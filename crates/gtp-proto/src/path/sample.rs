@@ -28,6 +28,8 @@ pub(crate) struct Sample {
     pub end_pn: u64,
     /// How many of these packets are missing.
     pub lost: u64,
+    /// How many that arrived were marked.
+    pub marked: u64,
     /// The receipts that say so.
     pub receipts: Receipts,
 }
@@ -107,6 +109,7 @@ impl Sample {
             first_pn: self.first_pn,
             end_pn: next.end_pn,
             lost: self.lost.saturating_add(next.lost),
+            marked: self.marked.saturating_add(next.marked),
             receipts: self.receipts.and(next.receipts),
         }
     }

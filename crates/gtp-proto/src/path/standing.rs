@@ -8,6 +8,7 @@ use core::num::NonZeroU8;
 use gtp_alloc::Rate;
 
 use super::{PathBound, State};
+use crate::ecn::EcnStanding;
 
 /// Whose the queue is that the path was last seen to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub struct Standing {
     pub queue: Queue,
     /// The TCP flows that the session stands for where it competes.
     pub flows: NonZeroU8,
+    /// Whether the session uses ECN.
+    pub ecn: EcnStanding,
 }
 
 impl Queue {
@@ -126,7 +129,7 @@ impl PathBound {
             State::Yield(yields) if yields.rival => (Mode::Yield, Queue::Another),
             State::Yield(_) => (Mode::Cruise, Queue::None),
         };
-        let flows = NonZeroU8::MIN;
-        Standing { group: 0, sessions: 1, mode, carries: self.bound, queue, flows }
+        let (carries, flows, ecn) = (self.bound, NonZeroU8::MIN, EcnStanding::OFF);
+        Standing { group: 0, sessions: 1, mode, carries, queue, flows, ecn }
     }
 }

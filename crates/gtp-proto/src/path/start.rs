@@ -119,7 +119,7 @@ impl PathBound {
         let State::Start(mut start) = self.state else { return };
         let proven = self.proven.max(now);
         self.note_queue(&mut start, sample, given);
-        let stands = start.heavy_rounds > HEAVY_ROUNDS;
+        let stands = start.heavy_rounds > HEAVY_ROUNDS || sample.marked > 0;
         let ramping = proven.scale(BASE) < given.aim;
         if proven == Rate::ZERO || !ramping && !stands {
             let Start { heavy, heavy_rounds, round_pn, outrun, outage, .. } = start;

@@ -71,6 +71,7 @@ impl Sum {
         (sum.arrived, sum.arrived_in) =
             (sum.arrived + said.arrived, sum.arrived_in + said.arrived_in);
         sum.lost += said.lost;
+        sum.marked += said.marked;
         sum.receipts = sum.receipts.and(said.receipts);
         self.packets += piece.packets;
         if said.arrived > Bytes::ZERO {

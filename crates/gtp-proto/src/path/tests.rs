@@ -48,6 +48,7 @@ impl Fluid {
             first_pn: self.pn,
             end_pn: self.pn + packets_in(sent),
             lost: 0,
+            marked: 0,
             receipts: Receipts::one(0),
         });
         self.pn += packets_in(sent);
@@ -105,6 +106,7 @@ fn the_ramp_rises_however_short_the_receipts_are() {
                 first_pn: pn,
                 end_pn: pn + 10,
                 lost: 0,
+                marked: 0,
                 receipts: Receipts::one(0),
             };
             pn += 10;
@@ -140,6 +142,7 @@ fn ramp_of_a_liar(packet: u64, skips: bool) -> f64 {
             first_pn,
             end_pn,
             lost: 0,
+            marked: 0,
             receipts: Receipts::one(0),
         };
         path.note_proven(now, &sample, &NEAR);
@@ -205,6 +208,7 @@ fn a_slow_session_regains_its_rate_once_a_policer_is_gone() {
             first_pn: pn,
             end_pn: pn + packets_in(sent),
             lost: packets_in(sent) * (100 - arrives) / 100,
+            marked: 0,
             receipts: Receipts::one(100 - arrives),
         };
         pn += packets_in(sent);
@@ -266,6 +270,7 @@ fn police(
             first_pn,
             end_pn,
             lost,
+            marked: 0,
             receipts: Receipts::one(lost),
             ..Sample::default()
         });
@@ -332,6 +337,7 @@ fn start_ends(idles: bool) -> bool {
             first_pn: pn,
             end_pn,
             lost,
+            marked: 0,
             receipts: Receipts::one(lost),
         };
         pn = end_pn;
@@ -380,6 +386,7 @@ fn sends_beside(
             first_pn,
             end_pn,
             lost,
+            marked: 0,
             receipts: Receipts::one(lost),
         };
         let given = Conditions { rtt: TICK, rtt_least: TICK, next_pn: end_pn, yields, ..NEAR };
@@ -447,6 +454,7 @@ impl Steady {
             first_pn,
             end_pn: self.pn,
             lost,
+            marked: 0,
             receipts: Receipts::one(lost),
             ..Sample::default()
         };
@@ -506,6 +514,7 @@ fn bound_after_outage(lasts: Span) -> Rate {
             first_pn: pn,
             end_pn: pn + packets,
             lost,
+            marked: 0,
             receipts: Receipts::one(lost),
             ..Sample::default()
         };

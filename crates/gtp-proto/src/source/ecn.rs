@@ -9,14 +9,11 @@ use super::{Kept, SourceConfig, SourceSession};
 use crate::ecn::{EcnState, Heard};
 use crate::wire::{Feedback, Revision};
 
-/// Whether a path's bound answers marks: not yet, so no packet may say that its sender does.
-const ANSWERS_MARKS: bool = false;
-
 /// Whether a source that is kept to its path in this way answers marks, and its peer can count
 /// them: only then may packets say so.
 pub(super) fn heeds_marks(config: &SourceConfig, kept: Kept) -> bool {
     let bounds = kept == Kept::ByPathBound && !config.law.is_alone();
-    ANSWERS_MARKS && bounds && config.link.revision >= Revision::Second
+    bounds && config.link.revision >= Revision::Second
 }
 
 impl SourceSession {
@@ -30,10 +27,10 @@ impl SourceSession {
         self.ecn.handle_new_path(self.numbering.upcoming());
     }
 
-    /// Checks what the newest feedback counts of ECN bits.
+    /// Checks what the newest feedback counts of ECN bits. What is marked is the path's business.
     pub(super) fn hear_counts(&mut self, now: Time, f: &Feedback) {
         let (rtt, next_pn) = (self.rtt.smoothed(), self.numbering.upcoming());
         let heard = Heard { now, rtt, receipt: &f.receipt, counts: f.ecn, next_pn };
-        self.ecn.hear(&heard);
+        self.marked += self.ecn.hear(&heard);
     }
 }

@@ -57,10 +57,10 @@ impl SourceSession {
 
     /// How the path stands, for people.
     pub fn path_standing(&self) -> Standing {
-        let (group, flows) = (self.path_group, self.uses.flows());
+        let (group, flows, ecn) = (self.path_group, self.uses.flows(), self.ecn.standing());
         let path = self.path.standing();
         let mode = if self.kept == Kept::ByNothing { Mode::Unbounded } else { path.mode };
-        Standing { group, mode, flows, ..path }
+        Standing { group, mode, flows, ecn, ..path }
     }
 
     /// The number of its group among those of its host, for people.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Link, LinkId, LinkSpec, Rng, managed};
 use gtp_proto::PathName;
+use gtp_proto::ecn::EcnStanding;
 
 use super::background::{self, Generator};
 use super::clock::{Clock, DRIFT_MOST};
@@ -190,6 +191,8 @@ pub struct SessionStatus {
     pub sending: Rate,
     /// The source's bound by the path; unlimited while no bottleneck was seen.
     pub path_bound: Rate,
+    /// Whether it uses ECN, and how many of its packets queues have marked.
+    pub ecn: EcnStanding,
     /// Smoothed round-trip time at the source.
     pub rtt: Span,
     /// When the first unit arrived.
@@ -600,6 +603,7 @@ impl World {
             granted: sink.core.granted(),
             sending: source.core.sending_rate(),
             path_bound: source.core.path_bound(),
+            ecn: source.core.path_standing().ecn,
             rtt: source.core.rtt(),
             first_data: sink.first_data,
             ended: sink.ended,
@@ -720,6 +724,7 @@ impl SessionStatus {
             granted: Rate::ZERO,
             sending: Rate::ZERO,
             path_bound: Rate::UNLIMITED,
+            ecn: EcnStanding::OFF,
             rtt: Span::ZERO,
             first_data: None,
             ended: None,

@@ -59,6 +59,7 @@ impl Member {
             first_pn,
             end_pn: self.pn,
             lost,
+            marked: 0,
             receipts: Receipts::one(lost),
         };
         self.whole = Some(Piece { sample, packets });
