@@ -140,7 +140,7 @@ impl Roots {
         }
         let shared = self.in_shared();
         match shared.symlink_metadata() {
-            Ok(found) if !self.is_private(&found) => Err(not_private(&shared)),
+            Ok(found) if !self.is_private(&found) => Err(self.refusal(&shared, &found)),
             Ok(_) | Err(_) => Ok(shared.join(OURS)),
         }
     }
@@ -153,7 +153,7 @@ impl Roots {
             // Whoever was faster than this process made it.
             let found = shared.symlink_metadata()?;
             if !self.is_private(&found) {
-                return Err(not_private(&shared));
+                return Err(self.refusal(&shared, &found));
             }
         }
         DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
@@ -165,8 +165,9 @@ impl Roots {
     /// made it, or the one above it.
     fn check_made(&self, dir: &Path) -> io::Result<()> {
         for made in dir.parent().into_iter().chain([dir]) {
-            if !self.is_closed(&made.metadata()?) {
-                return Err(not_private(made));
+            let found = made.metadata()?;
+            if !self.is_closed(&found) {
+                return Err(self.refusal(made, &found));
             }
         }
         Ok(())
@@ -202,6 +203,27 @@ impl Roots {
         found.is_dir() && found.uid() == self.uid && found.mode() & 0o022 == 0
     }
 
+    /// What is wrong with what is at a place that is to be a directory of this user's alone, and
+    /// what to type.
+    fn refusal(&self, place: &Path, found: &Metadata) -> io::Error {
+        let shown = gtp_text::of_text(&place.to_string_lossy());
+        let (uid, owner, mode) = (self.uid, found.uid(), found.mode() & 0o7777);
+        let why = if found.is_symlink() {
+            format!("is a symbolic link, and none is followed there: remove it (rm {shown})")
+        } else if owner != uid {
+            format!(
+                "belongs to user {owner}, and this is user {uid}: have it removed by that user or \
+                 by root, or use a directory of your own \
+                 (mkdir -p -m 700 ~/.gtp-run; export XDG_RUNTIME_DIR=~/.gtp-run)"
+            )
+        } else if !found.is_dir() {
+            format!("is no directory, and one is needed there: remove it (rm {shown})")
+        } else {
+            format!("has mode {mode:04o}, which lets other users in: close it (chmod 700 {shown})")
+        };
+        io::Error::new(io::ErrorKind::PermissionDenied, format!("{shown} {why}"))
+    }
+
     /// Whether something is a directory of this user's, and closed to all others.
     fn is_private(&self, found: &Metadata) -> bool {
         found.is_dir() && found.uid() == self.uid && found.mode() & 0o077 == 0
@@ -214,15 +236,6 @@ fn make_private(dir: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }
-}
-
-fn not_private(dir: &Path) -> io::Error {
-    let text = format!(
-        "{} is there and is no directory of this user's alone (mode 0700): remove it, or set \
-         XDG_RUNTIME_DIR to a directory that is",
-        dir.display()
-    );
-    io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
 #[cfg(test)]
@@ -283,23 +296,36 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_have_made_in_tmp_is_refused_with_words() {
+    fn what_others_can_have_made_in_tmp_is_refused_with_what_is_wrong_and_what_to_type() {
         let top = tempfile::tempdir().unwrap();
         let roots = roots(top.path(), None);
         let (shared, elsewhere) = (roots.in_shared(), top.path().join("elsewhere"));
+        let place = shared.display().to_string();
+        let refused = |roots: &Roots, why: &str| {
+            for refused in [roots.find(), roots.make()] {
+                let said = refused.unwrap_err().to_string();
+                assert!(said.contains(why), "{why}: {said}");
+            }
+        };
         mode(&elsewhere, 0o700);
         symlink(&elsewhere, &shared).unwrap();
-        for refused in [roots.find(), roots.make()] {
-            let said = refused.unwrap_err().to_string();
-            assert!(said.contains("0700") && said.contains("XDG_RUNTIME_DIR"), "{said}");
-        }
+        refused(&roots, &format!("{place} is a symbolic link"));
+        refused(&roots, &format!("(rm {place})"));
         assert!(!elsewhere.join("gtp").exists(), "no link is followed");
         std::fs::remove_file(&shared).unwrap();
+        std::fs::write(&shared, "").unwrap();
+        refused(&roots, &format!("{place} is no directory, and one is needed there: remove it"));
+        std::fs::remove_file(&shared).unwrap();
         mode(&shared, 0o750);
-        assert!(roots.find().is_err() && roots.make().is_err());
-        let another = Roots { uid: roots.uid + 1, ..roots };
+        refused(
+            &roots,
+            &format!("has mode 0750, which lets other users in: close it (chmod 700 {place})"),
+        );
+        let own = roots.uid;
+        let another = Roots { uid: own + 1, ..roots };
         mode(&another.in_shared(), 0o700);
-        assert!(another.find().is_err(), "that one is another user's");
+        refused(&another, &format!("belongs to user {own}, and this is user {}", own + 1));
+        refused(&another, "export XDG_RUNTIME_DIR=");
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! it with the same identity and times takes them over; a directory that has changed has other
 //! times and is read anew. While one listing collects the names of a directory, others go on with
 //! few at a time. Names of a directory that changed a moment ago are not shared, since its times
-//! may stay the same at the next change.
+//! may stay the same at the next change. One listing at a time may collect them for itself, and
+//! others go on with few until the directory has been left alone for long enough. A directory that
+//! changes again and again has a few sets of names at a time, whatever the number of its listings.
 //!
 //! Names that are shared count once for each account whose listings hold them, and for an account
 //! no longer than a listing of its own lasts: nobody prolongs what another pays for. What an
@@ -29,7 +31,15 @@ pub struct SharedNames {
     known: Mutex<HashMap<Stamp, Weak<Runs>>>,
     /// The directories whose names are being collected for all.
     collected: Mutex<HashSet<Stamp>>,
+    /// How many sets of names of each directory are being collected or held.
+    sets: Mutex<HashMap<Directory, usize>>,
 }
+
+/// A directory by its device and its inode number.
+type Directory = (u64, u64);
+
+/// The most sets of names of one directory at a time.
+const SETS_MOST: usize = 4;
 
 /// Memory that was granted. It is given back when this is dropped.
 pub type Granted = Box<dyn Any + Send + Sync>;
@@ -89,7 +99,8 @@ impl SharedNames {
     /// Shares nothing yet. `settled` says whether a time of change, in seconds of the wall clock,
     /// is old enough for the next change to show by another time.
     pub fn new(settled: fn(i64) -> bool) -> Arc<SharedNames> {
-        Arc::new(SharedNames { settled, known: Mutex::default(), collected: Mutex::default() })
+        let (known, collected, sets) = Default::default();
+        Arc::new(SharedNames { settled, known, collected, sets })
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Stamp, Weak<Runs>>> {
@@ -98,6 +109,10 @@ impl SharedNames {
 
     fn collected(&self) -> MutexGuard<'_, HashSet<Stamp>> {
         self.collected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sets(&self) -> MutexGuard<'_, HashMap<Directory, usize>> {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a directory with this stamp always has these names.
@@ -139,13 +154,14 @@ impl Sharing {
         if held.checked_add(all)? > self.claim.bytes {
             return None;
         }
-        let for_all = match self.with.lasts(&stamp) {
-            true => Some(ForAll::begin(&self.with, stamp)?),
-            false => None,
+        let (for_all, sets_most) = match self.with.lasts(&stamp) {
+            true => (Some(ForAll::begin(&self.with, stamp)?), SETS_MOST),
+            false => (None, 1),
         };
+        let set = Set::begin(&self.with, stamp.place(), sets_most)?;
         let granted = (self.grant)(all)?;
-        let spans = Vec::with_capacity(names);
-        Some(Collecting { bytes: Vec::with_capacity(bytes), spans, granted, for_all })
+        let (bytes, spans) = (Vec::with_capacity(bytes), Vec::with_capacity(names));
+        Some(Collecting { bytes, spans, granted, for_all, set })
     }
 
     /// Takes over what was collected of a directory, which has this stamp now, and shares it if
@@ -185,6 +201,36 @@ impl Drop for ForAll {
     }
 }
 
+/// One of the sets of names of a directory, from when it is collected as long as it is held.
+struct Set {
+    with: Arc<SharedNames>,
+    directory: Directory,
+}
+
+impl Set {
+    /// Begins it, unless there are `most` already.
+    fn begin(with: &Arc<SharedNames>, directory: Directory, most: usize) -> Option<Set> {
+        let mut sets = with.sets();
+        let count = sets.entry(directory).or_default();
+        (*count < most).then(|| {
+            *count += 1;
+            Set { with: Arc::clone(with), directory }
+        })
+    }
+}
+
+impl Drop for Set {
+    fn drop(&mut self) {
+        let mut sets = self.with.sets();
+        if let Some(count) = sets.get_mut(&self.directory) {
+            *count -= 1;
+            if *count == 0 {
+                sets.remove(&self.directory);
+            }
+        }
+    }
+}
+
 /// Where a name begins, and its length.
 type Span = (u32, u16);
 
@@ -194,6 +240,7 @@ pub(crate) struct Collecting {
     spans: Vec<Span>,
     granted: Granted,
     for_all: Option<ForAll>,
+    set: Set,
 }
 
 impl Collecting {
@@ -234,6 +281,7 @@ pub(crate) struct Runs {
     spans: Vec<Span>,
     /// The memory for them that each account has given to its listings.
     paid: Mutex<HashMap<u64, Weak<Granted>>>,
+    _set: Set,
 }
 
 /// Names in a run: so many are sorted at once, within a millisecond.
@@ -242,8 +290,8 @@ const RUN: usize = 4_096;
 impl Runs {
     fn of(mut collected: Collecting) -> (Runs, Granted) {
         collected.sort_last();
-        let Collecting { bytes, spans, granted, .. } = collected;
-        (Runs { bytes, spans, paid: Mutex::default() }, granted)
+        let Collecting { bytes, spans, granted, set, .. } = collected;
+        (Runs { bytes, spans, paid: Mutex::default(), _set: set }, granted)
     }
 
     fn paid(&self) -> MutexGuard<'_, HashMap<u64, Weak<Granted>>> {
@@ -373,7 +421,8 @@ mod tests {
     fn taken(names: &[String]) -> Taken {
         let bytes = names.iter().map(String::len).sum();
         let (bytes, spans) = (Vec::with_capacity(bytes), Vec::with_capacity(names.len()));
-        let mut collecting = Collecting { bytes, spans, granted: Box::new(()), for_all: None };
+        let set = Set::begin(&SharedNames::new(|_| true), (1, 1), 1).unwrap();
+        let mut collecting = Collecting { bytes, spans, granted: Box::new(()), for_all: None, set };
         assert!(names.iter().all(|name| collecting.add(name.as_bytes())));
         assert!(!collecting.add(b"x"), "there is room for no more");
         let (runs, granted) = Runs::of(collecting);

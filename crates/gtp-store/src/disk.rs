@@ -397,6 +397,20 @@ impl OsDisk {
     }
 }
 
+impl OsDisk {
+    /// Waits for all of the file system of a directory that may be written and not be opened for
+    /// reading.
+    fn sync_around(&self, path: &str) -> Result<(), Errno> {
+        let name = if path.is_empty() { "." } else { path };
+        let around = statat(&self.base, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if around.st_dev == fstat(&self.base)?.st_dev {
+            return sync_file_system(self.base.as_fd());
+        }
+        rustix::fs::sync();
+        Ok(())
+    }
+}
+
 /// However a transfer ends, nobody's directory keeps bits that were only lent.
 impl Drop for OsDisk {
     fn drop(&mut self) {
@@ -650,9 +664,12 @@ impl Disk for OsDisk {
     fn sync_dir(&mut self, path: &str) -> io::Result<()> {
         // Lent to as if something beneath it were opened.
         let inside = if path.is_empty() { String::new() } else { format!("{path}/.") };
-        let synced = self.permitted(&inside, |disk| {
-            walk::dir_for_reading(disk.base.as_fd(), path).and_then(fsync)
-        });
+        let opened = self.permitted(&inside, |disk| walk::dir_for_reading(disk.base.as_fd(), path));
+        let synced = match opened {
+            Ok(dir) => fsync(dir),
+            Err(Errno::ACCESS) => self.sync_around(path),
+            Err(error) => Err(error),
+        };
         self.excuse(Ability::Syncing, synced)
     }
 

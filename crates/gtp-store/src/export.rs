@@ -137,6 +137,11 @@ impl Stamp {
         self.inode != UNTOLD
     }
 
+    /// The device and the inode number of the file.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
     /// When content or inode changed last, in seconds of the wall clock.
     pub(crate) fn changed(&self) -> i64 {
         self.mtime.0.max(self.ctime.0)

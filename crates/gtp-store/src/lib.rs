@@ -47,6 +47,8 @@ mod streamed;
 mod synthetic;
 mod time_step;
 mod tree;
+#[cfg(test)]
+mod unprivileged;
 mod walk;
 
 pub use abilities::is_refused;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use common::name;
 use gtp_store::{
@@ -285,11 +285,32 @@ fn a_large_directory_is_read_once_for_all_who_list_it_and_anew_when_it_has_chang
     let later = begin(&settled);
     assert_eq!((rest(later), rest(first)), (1_000, 999));
     assert_eq!(grants.load(Ordering::Relaxed), 2);
-    // Its time may stay what it is at the next change.
+}
+
+/// A listing that has no memory for all names goes on with few at a time.
+#[test]
+fn many_who_list_a_large_directory_that_changes_take_memory_for_few_sets_of_its_names() {
+    let dir = numbered(1_000);
+    let export = Export::open(dir.path()).unwrap();
+    let grants = Arc::new(AtomicUsize::new(0));
+    let begin = |settled| begun(sharing(&export, settled, (&grants, 0)));
+    let rest = |lister| listed(lister, |_| {}).0.len();
+    // Its time may stay what it is at the next change, so nothing is shared.
     let unsettled = SharedNames::new(|_| false);
-    let both = [begin(&unsettled), begin(&unsettled)];
+    let listers: Vec<_> = (0..9).map(|_| begin(&unsettled)).collect();
+    assert_eq!(grants.load(Ordering::Relaxed), 1);
+    // Each of them takes the only place when the one before has ended.
+    assert!(listers.into_iter().all(|lister| rest(lister) == 999));
+    let settled = SharedNames::new(|_| true);
+    let changed = |n: u64| {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(n);
+        File::open(dir.path()).unwrap().set_modified(time).unwrap();
+        begin(&settled)
+    };
+    grants.store(0, Ordering::Relaxed);
+    let listers: Vec<_> = (0..9).map(changed).collect();
     assert_eq!(grants.load(Ordering::Relaxed), 4);
-    assert!(both.into_iter().all(|lister| rest(lister) == 1_000));
+    assert!(listers.into_iter().all(|lister| rest(lister) == 999));
 }
 
 #[test]

@@ -192,8 +192,9 @@ impl Daemon {
             }
             self.beat(now);
             self.keep_place(now);
-            self.accept(now);
+            // Who asks for a list in this turn hears nothing of those who have ended before it.
             self.listen(now);
+            self.accept(now);
             self.note(now);
             self.beside.look(now, &mut self.hub);
             let mut news = std::mem::take(&mut self.news);
@@ -304,9 +305,10 @@ impl Daemon {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let ready: Vec<bool> = fds[1..=callers].iter().map(|fd| !fd.revents().is_empty()).collect();
-        for (caller, ready) in self.callers.values_mut().zip(ready) {
-            caller.ready = ready;
+        let found: Vec<PollFlags> = fds[1..=callers].iter().map(|fd| fd.revents()).collect();
+        for (caller, found) in self.callers.values_mut().zip(found) {
+            caller.ready = !found.is_empty();
+            caller.ended = found.contains(PollFlags::HUP);
         }
         Ok(())
     }
@@ -334,8 +336,9 @@ impl Daemon {
     fn admit(&mut self, now: Time, connection: Connection) {
         let (id, uid) = (self.next, connection.peer().uid);
         self.next += 1;
+        let state = State::Asking;
         let caller =
-            Caller { connection, state: State::Asking, came: now, ready: false, list: None };
+            Caller { connection, state, came: now, ready: false, ended: false, list: None };
         self.callers.insert(id, caller);
         let oldest = self.comers.came(uid, id);
         for _ in 0..MESSAGES {
@@ -378,6 +381,9 @@ impl Daemon {
         let ready: Vec<ClientId> =
             self.callers.iter().filter(|(_, caller)| caller.ready).map(|(id, _)| *id).collect();
         for id in ready {
+            if self.callers.get_mut(&id).is_some_and(Caller::is_over) {
+                continue;
+            }
             for _ in 0..MESSAGES {
                 if !self.hear(now, id) {
                     break;

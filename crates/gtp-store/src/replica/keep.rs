@@ -6,8 +6,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, fsync, futimens, linkat,
-    readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, fsync, futimens,
+    linkat, readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -117,17 +117,66 @@ fn copy_file(
         rustix::fs::fsetxattr(&new, &*name, &value, rustix::fs::XattrFlags::empty())
     };
     try_to("extended attributes", xattrs(&by_handle(&from)).into_iter().try_for_each(set))?;
+    let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     if Replica::may_own() {
-        let (uid, gid) = (stat.st_uid, stat.st_gid);
-        let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
         try_to("owner and group", fchown(&new, Some(uid), Some(gid)))?;
+    } else {
+        // Who is in the group may give the copy to it; what is lacking otherwise, the mode tells.
+        let _ = fchown(&new, None, Some(gid));
     }
+    let mode = kept_mode(&stat, &fstat(&new)?);
     let (mut from, mut new) = (std::fs::File::from(from), std::fs::File::from(new));
     let copied = std::io::copy(&mut from, &mut new);
     copied.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    try_to("mode", fchmod(&new, Mode::from_raw_mode(stat.st_mode & 0o777)))?;
+    try_to("mode", fchmod(&new, Mode::from_raw_mode(mode)))?;
     try_to("time", futimens(&new, &times(attributes(&stat).mtime)))?;
     // What it is kept for may be replaced at once.
     fsync(&new).or_else(|error| if is_refusal(error) { Ok(()) } else { Err(error) })?;
     Ok(lacks)
+}
+
+/// The permissions of a copy. Those of the group are of the file's own, and none are another
+/// group's.
+fn kept_mode(of: &Stat, copy: &Stat) -> u32 {
+    let mode = of.st_mode & 0o777;
+    if copy.st_gid == of.st_gid { mode } else { mode & !0o070 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    use std::path::Path;
+
+    use super::*;
+    use crate::unprivileged::{NOBODY, without_rights};
+
+    #[test]
+    fn a_copy_that_cannot_have_its_files_group_is_closed_to_every_other_group() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root has a file of a group that it is not in.
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(dir.path(), 0o777);
+        for (name, group) in [("own", NOBODY), ("other", 12_345)] {
+            let file = dir.path().join(name);
+            std::fs::write(&file, name).unwrap();
+            chown(&file, Some(NOBODY), Some(group)).unwrap();
+            mode(&file, 0o664);
+        }
+        let kept = |name: &str, from: &str| {
+            let tree = Replica::beneath(dir.path(), None).unwrap();
+            let (path, to) = (RelPath::new(from).unwrap(), RelPath::new(name).unwrap());
+            tree.keep(&path, &tree, &to, Keep::Copy).unwrap();
+            let copy = dir.path().join(name).metadata().unwrap();
+            (copy.mode() & 0o777, copy.gid())
+        };
+        without_rights(|| {
+            assert_eq!(kept("own~", "own"), (0o664, NOBODY));
+            assert_eq!(kept("other~", "other"), (0o604, NOBODY));
+        });
+        assert_eq!(kept("other~~", "other"), (0o664, 12_345), "root gives it the group");
+    }
 }

@@ -162,7 +162,7 @@ impl Steps<'_> {
         let files = |(.., spare): &(usize, String, Spare)| sync_file(&spare.file);
         let synced = each(&waiting, singly, files);
         let placed = place_all(&mut waiting, &synced);
-        let named = each(&waiting, singly, |(.., spare)| sync_dir(&spare.dir));
+        let named = each(&waiting, singly, |(.., spare)| sync_dir(spare).map(|_| ()));
         for (((index, path, _), placed), named) in waiting.into_iter().zip(placed).zip(named) {
             if let Err(why) = placed.and(named.map_err(words)) {
                 self.faults.push((index, Fault { path, why }));
@@ -265,13 +265,64 @@ fn sync_file(file: &OwnedFd) -> Result<(), Errno> {
     excused(fsync(file))
 }
 
-fn sync_dir(dir: &OwnedFd) -> Result<(), Errno> {
-    let dir: BorrowedFd<'_> = dir.as_fd();
+/// What was made durable with a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Synced {
+    /// It alone.
+    Directory,
+    /// All of its file system, since it may be written and not be opened for reading.
+    FileSystem,
+}
+
+/// Makes the names in a file's directory durable.
+fn sync_dir(spare: &Spare) -> Result<Synced, Errno> {
+    let dir: BorrowedFd<'_> = spare.dir.as_fd();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    excused(walk::open(dir, ".", flags, Mode::empty()).and_then(fsync))
+    match walk::open(dir, ".", flags, Mode::empty()) {
+        Ok(dir) => excused(fsync(dir)).map(|()| Synced::Directory),
+        Err(Errno::ACCESS | Errno::PERM) => {
+            excused(sync_file_system(spare.file.as_fd())).map(|()| Synced::FileSystem)
+        }
+        Err(error) => excused(Err(error)).map(|()| Synced::Directory),
+    }
 }
 
 /// A file system that cannot sync has done what it can.
 fn excused(synced: Result<(), Errno>) -> Result<(), Errno> {
     synced.or_else(|error| if is_refusal(error) { Ok(()) } else { Err(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::unprivileged::without_rights;
+
+    #[test]
+    fn a_directory_that_may_not_be_read_is_made_durable_with_its_file_system() {
+        without_rights(|| {
+            let tree = tempfile::tempdir().unwrap();
+            let dir = tree.path().join("d");
+            std::fs::create_dir(&dir).unwrap();
+            let file = std::fs::File::create(dir.join("f")).unwrap();
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let spare = Spare {
+                dir: rustix::fs::open(&dir, flags, Mode::empty()).unwrap(),
+                spare: "f".into(),
+                name: "f".into(),
+                stood: None,
+                file: file.into(),
+                is_placed: true,
+            };
+            let mode = |mode| {
+                std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
+            };
+            for (bits, synced) in [(0o700, Synced::Directory), (0o300, Synced::FileSystem)] {
+                mode(bits);
+                assert_eq!(sync_dir(&spare), Ok(synced), "{bits:o}");
+            }
+            mode(0o700);
+        });
+    }
 }

@@ -17,6 +17,8 @@ pub(super) struct Caller {
     pub came: Time,
     /// Something is there to be read, or its list can go on, or it has ended.
     pub ready: bool,
+    /// The other end has gone; what it said before may still wait to be read.
+    pub ended: bool,
     /// Until all of it is sent nothing else is heard.
     pub list: Option<Sending>,
 }
@@ -38,6 +40,15 @@ pub(super) enum State {
 }
 
 impl Caller {
+    /// Whether nothing of it need be heard any more. A process that has ended may have left more
+    /// bells than are taken in a turn, and it is not to be listed until all of them are.
+    pub(super) fn is_over(&mut self) -> bool {
+        if self.ended && self.state == State::Attached {
+            self.state = State::Over;
+        }
+        self.state == State::Over
+    }
+
     /// Sends of its list what the other end takes, `most` packets at most; says how many.
     pub(super) fn feed(&mut self, most: usize) -> usize {
         let Some(Sending { text, at, .. }) = &mut self.list else { return 0 };

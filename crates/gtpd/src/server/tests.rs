@@ -84,6 +84,27 @@ fn in_a_flood_of_connections_each_process_that_says_what_it_wants_is_taken_in() 
 }
 
 #[test]
+fn a_process_that_has_ended_is_let_go_at_once_however_many_bells_it_has_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut daemon, path) = daemon(&dir);
+    let request =
+        Request::Attach { version: VERSION, slots: 1, program: "get".to_owned(), again: false };
+    let process = Connection::open(&path).unwrap();
+    process.send(&serde_json::to_vec(&request).unwrap(), &[]).unwrap();
+    daemon.accept(Time::ZERO);
+    assert_eq!(daemon.hub.clients.len(), 1);
+    let rung = (0..1_000).take_while(|_| process.send(BELL, &[]).is_ok()).count();
+    assert!(rung > 10 * MESSAGES, "{rung} bells wait");
+    daemon.wait(daemon.clock.now(), Span::ZERO).unwrap();
+    daemon.listen(Time::ZERO);
+    assert_eq!(daemon.hub.clients.len(), 1, "it is there, and slow to be heard");
+    drop(process);
+    daemon.wait(daemon.clock.now(), Span::ZERO).unwrap();
+    daemon.listen(Time::ZERO);
+    assert_eq!((daemon.hub.clients.len(), daemon.callers.len()), (0, 0));
+}
+
+#[test]
 fn a_change_says_what_came_of_it_and_why_nothing_did() {
     let dir = tempfile::tempdir().unwrap();
     let (mut daemon, _) = daemon(&dir);
