@@ -30,6 +30,8 @@ pub struct Outcome {
     pub sessions: Vec<Course>,
     /// Links, of a packet-level run.
     pub links: Vec<LinkCourse>,
+    /// Packets of each background flow that were sent, and that arrived, of a packet-level run.
+    pub backgrounds: Vec<(u64, u64)>,
     /// Norm of the difference to the max-min rates, in bit/s.
     pub distance: Vec<f64>,
     /// Norm of the max-min rates, in bit/s.

@@ -208,6 +208,7 @@ impl Made {
         }
         for (flow, id) in scenario.backgrounds.iter().zip(&self.flows) {
             if let Some(status) = self.world.background(*id) {
+                outcome.backgrounds.push((status.sent, status.arrived));
                 outcome.notes.push(format!(
                     "Background flow {}: {} packets sent, {} arrived.",
                     flow.name, status.sent, status.arrived

@@ -104,6 +104,13 @@ impl<'a> Seen<'a> {
         (course.lost as f64, course.arrived as f64)
     }
 
+    /// Returns the part of a call's packets that were lost. A packet that is on its way when the
+    /// run ends counts as lost.
+    pub fn call_loss(&self, call: usize) -> f64 {
+        let (sent, arrived) = self.outcome.backgrounds[call];
+        1.0 - arrived as f64 / sent as f64
+    }
+
     /// Returns the mean of the bottleneck's queue, in seconds.
     pub fn queue_mean(&self, from: f64, to: f64) -> f64 {
         let queue = &self.outcome.links[0].queue[self.bins(from, to)];

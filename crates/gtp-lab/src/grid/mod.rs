@@ -9,6 +9,7 @@
 mod alone;
 mod aqm;
 mod beside;
+mod call;
 mod changes;
 mod claim;
 mod group;
@@ -221,6 +222,7 @@ pub fn tests() -> Vec<Box<dyn Test>> {
     tests.extend(changes::tests());
     tests.extend(traced::tests());
     tests.extend(short::tests());
+    tests.extend(call::tests());
     tests
 }
 

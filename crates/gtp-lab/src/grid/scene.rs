@@ -12,8 +12,8 @@ use gtp_peers::tcp::Flavour;
 
 use super::{Cell, Who};
 use crate::scenario::model::{
-    Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output, PathBound, Reach,
-    RouteEntry, Scenario, SessionEntry,
+    BackgroundEntry, Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output,
+    PathBound, Pattern, Reach, RouteEntry, Scenario, SessionEntry,
 };
 use crate::scenario::protocol::{Delayed, Protocol, RouterEntry, WindowLaw, Windowed};
 
@@ -36,6 +36,9 @@ pub struct Scene {
     pub ours: usize,
     /// The flows, those of ours first.
     pub flows: Vec<Flow>,
+    /// Stretches in which a call goes on between a pair of hosts of its own: from when to when, in
+    /// seconds. It sends a packet of 200 bytes each 10 ms, forth only.
+    pub calls: Vec<(f64, f64)>,
     /// What happens to the links: when, in seconds, to which, and what.
     pub changes: Vec<(f64, Place, Change)>,
 }
@@ -119,6 +122,7 @@ impl Scene {
             forth: LinkSpec::default(),
             ours,
             flows,
+            calls: Vec::new(),
             changes: Vec::new(),
         }
     }
@@ -131,7 +135,8 @@ impl Scene {
 
     /// Returns the scene as a scenario.
     pub fn scenario(&self, title: String) -> Scenario {
-        let pairs = self.flows.iter().map(|flow| flow.pair + 1).max().unwrap_or(0);
+        let of_flows = self.flows.iter().map(|flow| flow.pair + 1).max().unwrap_or(0);
+        let pairs = of_flows + usize::from(!self.calls.is_empty());
         Scenario {
             title,
             about: String::new(),
@@ -147,16 +152,17 @@ impl Scene {
             routes: (0..pairs).flat_map(routes).collect(),
             paths: Vec::new(),
             sessions: self.flows.iter().enumerate().map(|(k, flow)| session(k, flow)).collect(),
-            backgrounds: Vec::new(),
+            backgrounds: self.calls.iter().map(|&call| background(of_flows, call)).collect(),
             events: self.events(pairs),
             output: Output { every: EVERY, curves: 12, tolerance: 0.05 },
         }
     }
 
     fn links(&self, pairs: usize) -> Vec<LinkEntry> {
+        // A call's hosts are as far apart as those of the first flow.
         let rtts = (0..pairs).map(|pair| {
             let of_pair = self.flows.iter().find(|flow| flow.pair == pair);
-            of_pair.map_or(Span::ZERO, |flow| flow.rtt)
+            of_pair.or(self.flows.first()).map_or(Span::ZERO, |flow| flow.rtt)
         });
         let core = entry("core".to_owned(), self.core.clone(), 1);
         let mut links = vec![LinkEntry { router: self.router, ..core }];
@@ -226,6 +232,24 @@ fn session(k: usize, flow: &Flow) -> SessionEntry {
         protocol: flow.protocol,
         wire: Span::ZERO,
         relays: None,
+    }
+}
+
+/// A packet of a call, in bytes.
+const CALL_PACKET: Bytes = Bytes(200);
+/// A packet each 10 ms.
+const CALL_RATE: Rate = Rate::from_bps(160_000);
+
+fn background(pair: usize, (from, to): (f64, f64)) -> BackgroundEntry {
+    BackgroundEntry {
+        name: "call".to_owned(),
+        source: 2 * pair,
+        sink: 2 * pair + 1,
+        links: None,
+        start: span(from),
+        stop: Some(span(to)),
+        packet: CALL_PACKET,
+        pattern: Pattern::Constant(CALL_RATE),
     }
 }
 

@@ -9,8 +9,8 @@
 //! does not lower the bound. Losses that come with the longest delays are a queue's, however short
 //! it is (`drops`). Losses while no more is sent than the path carried for a second are asked about
 //! only if they go on (`calm`). A session that gives way leaves the path to rivals instead
-//! (`yielding`). A mark of a queue (ECN) is a queue as well (`marks`). When most is lost, next to nothing is sent (`guard`). The module knows rates and
-//! delays, not packets.
+//! (`yielding`). A mark of a queue (ECN) counts as a queue (`marks`). When most is lost, next to
+//! nothing is sent (`guard`). The module knows rates and delays, not packets.
 
 mod ask;
 mod calm;
