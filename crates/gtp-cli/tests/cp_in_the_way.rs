@@ -262,6 +262,37 @@ fn where_there_is_no_space_or_no_right_to_run_it_the_program_is_not_left_there()
 }
 
 #[test]
+fn a_target_that_is_no_file_and_no_directory_is_refused_by_its_own_path_and_stays() {
+    let sshd = Sshd::with_gtp();
+    let pipe = sshd.home("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::fs::write(sshd.home("file"), "kept").unwrap();
+    sshd.file("far", 10);
+    sshd.world.export("../f", 1_000);
+    for (to, why) in [
+        ("far:/dev/null", "far: /dev/null: is a device, pipe or socket, and no destination"),
+        ("far:/dev/null/", "far: /dev/null/: is a device, pipe or socket, and no destination"),
+        ("far:pipe", "far: pipe: is a device, pipe or socket, and no destination"),
+        ("far:pipe/x", "far: pipe/x: what should hold it is not a directory"),
+        ("far:file/x", "far: file/x: what should hold it is not a directory"),
+        ("far:file/", "far: file/: is not a directory, as the slash at its end says"),
+    ] {
+        let refused = expect(4, sshd.gtp("cp", &["f", to]));
+        assert!(said(&refused).contains(why), "{to}: {}", said(&refused));
+    }
+    use std::os::unix::fs::FileTypeExt;
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    assert_eq!(std::fs::read(sshd.home("file")).unwrap(), b"kept");
+    // A refusal that only the copy itself finds names the far end's own path as well.
+    std::fs::create_dir(sshd.home("dir")).unwrap();
+    std::fs::create_dir(sshd.home("dir/f")).unwrap();
+    let refused = expect(4, sshd.gtp("cp", &["f", "far:dir"]));
+    let place = format!("the far end's {}", sshd.home("dir/f").display());
+    assert!(said(&refused).contains(&place), "{}", said(&refused));
+}
+
+#[test]
 fn a_login_that_never_answers_is_given_up_after_the_limit_by_cp_in_every_direction_and_by_sync() {
     let sshd = Sshd::start("ForceCommand echo Welcome; exec sleep 1000\n");
     std::fs::create_dir(sshd.world.path("tree")).unwrap();

@@ -32,6 +32,7 @@ use crate::host::Host;
 #[must_use = "nothing happens before `start`"]
 pub struct Server {
     root: PathBuf,
+    called: String,
     listen: String,
     strangers: Strangers,
     writing: Writing,
@@ -52,6 +53,7 @@ impl Server {
     pub fn export(root: impl Into<PathBuf>) -> Server {
         Server {
             root: root.into(),
+            called: ServeConfig::CALLED.to_owned(),
             listen: DEFAULT_LISTEN.into(),
             strangers: Strangers::Refused,
             writing: Writing::Refused,
@@ -129,6 +131,13 @@ impl Server {
     /// come from this address: something here, such as ssh, passes the connection on.
     pub fn data_from(mut self, address: IpAddr) -> Server {
         self.data_from = Some(address);
+        self
+    }
+
+    /// What clients are told that the exported directory is called, with a slash at its end, as in
+    /// `the host's /srv/data/`. If it is not said, they are told `the server's /`.
+    pub fn called(mut self, name: impl Into<String>) -> Server {
+        self.called = name.into();
         self
     }
 
@@ -210,6 +219,7 @@ impl Server {
         };
         let config = ServeConfig {
             root: self.root,
+            called: self.called,
             listen,
             admission,
             writing: self.writing,

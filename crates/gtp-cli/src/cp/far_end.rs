@@ -347,6 +347,9 @@ async fn open(
     args: &FarEndArgs,
     request: &Request,
 ) -> Result<(Host, RunningServer, Ready, PathBuf), Failure> {
+    if let Want::Write(path) | Want::Receive(Receive { path, .. }) = &request.want {
+        super::paths::check_target(&home(), path)?;
+    }
     let Found { root, objects } = match &request.want {
         Want::Read(paths) => to_read(&home(), paths)?,
         Want::Write(path) | Want::Tree(path) => to_write(&home(), path)?,
@@ -357,7 +360,9 @@ async fn open(
     let identity = Identity::generate();
     let key = identity.fingerprint();
     let host = host(&args.host).identity(identity).start()?;
-    let mut server = Server::export(root.clone());
+    // Whoever asked wrote paths of this machine, and knows nothing of an export.
+    let called = format!("the far end's {}/", root.display().to_string().trim_end_matches('/'));
+    let mut server = Server::export(root.clone()).called(gtp_text::of_text(&called));
     server = match &request.want {
         Want::Read(_) => server.only_reader(request.key),
         Want::Write(_) => server.only_writer(request.key),

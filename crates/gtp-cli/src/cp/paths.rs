@@ -169,6 +169,30 @@ fn check_kind(path: &str, real: &Path) -> Result<(), Failure> {
     Err(Failure::new(kind, why).about(gtp_text::of_text(path)))
 }
 
+/// Checks that what is at a path that is to be written can be written, or made.
+///
+/// # Errors
+/// [`FailureKind::Destination`] if a device, a pipe or a socket is there, something else than a
+/// directory although the path ends in a slash, or something else than a directory above it.
+pub fn check_target(home: &Path, path: &str) -> Result<(), Failure> {
+    // Without a slash at its end, which would hide what is no directory.
+    let full: PathBuf = absolute(home, path)?.components().collect();
+    let refused =
+        |why: &str| Err(Failure::new(FailureKind::Destination, why).about(gtp_text::of_text(path)));
+    let above = full.parent().and_then(|holder| std::fs::metadata(holder).ok());
+    match std::fs::metadata(&full) {
+        Ok(there) if there.is_dir() => Ok(()),
+        Ok(there) if !there.is_file() => refused("is a device, pipe or socket, and no destination"),
+        Ok(_) if is_content(path) => refused("is not a directory, as the slash at its end says"),
+        Ok(_) => Ok(()),
+        Err(_) if above.is_some_and(|above| !above.is_dir()) => {
+            refused("what should hold it is not a directory")
+        }
+        // Finding the place says what is wrong, if something is.
+        Err(_) => Ok(()),
+    }
+}
+
 /// Finds the place that is to be written.
 ///
 /// # Errors
@@ -376,6 +400,38 @@ mod tests {
         assert_eq!(place("~/data/f"), is("data", "f"));
         let refused = to_write(&home, "none/new").unwrap_err();
         assert_eq!(refused.kind, FailureKind::Destination);
+    }
+
+    #[test]
+    fn what_is_no_file_and_no_directory_is_no_target() {
+        let (_dir, home) = home();
+        let pipe = home.join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        std::os::unix::fs::symlink("pipe", home.join("to pipe")).unwrap();
+        std::os::unix::fs::symlink("none", home.join("to none")).unwrap();
+        for path in ["", "data", "data/", "data/f", "link", "new", "data/new/", "to none"] {
+            assert!(check_target(&home, path).is_ok(), "{path}");
+        }
+        for (path, why) in [
+            ("/dev/null", "is a device, pipe or socket"),
+            ("/dev/null/", "is a device, pipe or socket"),
+            ("pipe", "is a device, pipe or socket"),
+            ("to pipe", "is a device, pipe or socket"),
+            ("pipe/x", "what should hold it is not a directory"),
+            ("data/f/x", "what should hold it is not a directory"),
+            ("data/f/", "is not a directory, as the slash at its end says"),
+        ] {
+            let refused = check_target(&home, path).unwrap_err();
+            assert_eq!(refused.kind, FailureKind::Destination, "{path}");
+            assert!(refused.to_string().contains(why), "{path}: {refused}");
+        }
     }
 
     #[test]
