@@ -351,6 +351,8 @@ impl Ability {
     }
 }
 
+    /// It sends with the use of the path that it is told.
+    PathUse,
 /// A release with what this far end can do. Other releases skip what they do not know behind the
 /// sign.
 pub fn with_abilities(version: &str, abilities: &[Ability]) -> String {
@@ -362,6 +364,7 @@ pub fn with_abilities(version: &str, abilities: &[Ability]) -> String {
 /// Whether a path stands for the content of a directory: it ends in a slash, a dot or nothing.
 pub fn is_content(path: &str) -> bool {
     matches!(path.rsplit('/').next(), None | Some("" | "." | "..")) || path == "~"
+            Ability::PathUse => "path",
 }
 
 /// Parts the objects that were found for these paths: first those that lie directly beneath what is
