@@ -41,7 +41,7 @@ use crate::hosts::Mirrors;
 use crate::output;
 use crate::show::Shower;
 use crate::signals::Signals;
-use crate::verbs::put::{described, is_input, local_sources};
+use crate::verbs::put::{check_input, described, is_input, local_sources};
 use crate::verbs::transfer::{Ends, Options, control, watch_with};
 use crate::verbs::{host, other, runtime, start_client};
 use hello::{Ability, Object, Ready, Request, Want};
@@ -137,7 +137,7 @@ pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
     control(&args.transfer)?;
     let mut ends = Ends::default();
     if matches!(&plan, Plan::Push { from, .. } | Plan::Put { from, .. } if is_input(from)) {
-        output::check_input()?;
+        check_input(&args.transfer)?;
     }
     let to_stdout = matches!(&plan, Plan::Pull { to, .. } | Plan::Get { to, .. } if is_stream(to));
     if to_stdout {
