@@ -45,6 +45,7 @@ pub struct Server {
     changes: Changes,
     confines: Option<Confines>,
     chosen: Option<Arc<Chosen>>,
+    old_versions: Option<PathBuf>,
     data_from: Option<IpAddr>,
 }
 
@@ -66,6 +67,7 @@ impl Server {
             changes: Changes::Untold,
             confines: None,
             chosen: None,
+            old_versions: None,
             data_from: None,
         }
     }
@@ -124,6 +126,13 @@ impl Server {
     /// one object then: a bundle of what has these names.
     pub fn choosing(mut self, names: impl IntoIterator<Item = String>) -> Server {
         self.chosen = Some(Arc::new(names.into_iter().collect()));
+        self
+    }
+
+    /// Lets clients that may write have old versions of files kept in the directory at this
+    /// absolute path, which may be outside the export and is made if need be.
+    pub fn old_versions(mut self, dir: impl Into<PathBuf>) -> Server {
+        self.old_versions = Some(dir.into());
         self
     }
 
@@ -232,6 +241,7 @@ impl Server {
             changes: self.changes,
             confines: self.confines,
             chosen: self.chosen,
+            old_versions: self.old_versions,
             data_from: self.data_from,
         };
         let (events_in, events) = mpsc::channel(EVENTS);

@@ -5,7 +5,7 @@
 //! once, as the login itself would follow them.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -193,19 +193,31 @@ pub fn check_target(home: &Path, path: &str) -> Result<(), Failure> {
     }
 }
 
-/// Finds the place that is to be written.
+/// Finds the place that is to be written. A link there to a file is followed.
 ///
 /// # Errors
 /// [`FailureKind::Destination`] if the directory that should hold it is not there.
 pub fn to_write(home: &Path, path: &str) -> Result<Found, Failure> {
     let full = absolute(home, path)?;
-    let (holder, name) = match full.canonicalize() {
-        Ok(real) if real.is_dir() => (real, None),
-        Ok(real) => {
+    match full.canonicalize() {
+        Ok(real) if !real.is_dir() => {
             let name = real.file_name().map(OsStr::to_owned);
-            (real.parent().unwrap_or(&real).to_owned(), name)
+            place((real.parent().unwrap_or(&real).to_owned(), name))
         }
-        Err(_) => {
+        Ok(_) | Err(_) => to_make_alike(home, path),
+    }
+}
+
+/// Finds the place that is to be made like another one. A link there to a directory is followed,
+/// and one to a file is itself the place.
+///
+/// # Errors
+/// As [`to_write`].
+pub fn to_make_alike(home: &Path, path: &str) -> Result<Found, Failure> {
+    let full = absolute(home, path)?;
+    match full.canonicalize() {
+        Ok(real) if real.is_dir() => place((real, None)),
+        Ok(_) | Err(_) => {
             let name = full.file_name().map(OsStr::to_owned);
             let holder = full.parent().unwrap_or(&full).canonicalize().map_err(|error| {
                 let text = match error.kind() {
@@ -214,9 +226,13 @@ pub fn to_write(home: &Path, path: &str) -> Result<Found, Failure> {
                 };
                 Failure::new(FailureKind::Destination, text).about(gtp_text::of_text(path))
             })?;
-            (holder, name)
+            place((holder, name))
         }
-    };
+    }
+}
+
+/// A name in a directory, or the directory itself, as what was found.
+fn place((holder, name): (PathBuf, Option<OsString>)) -> Result<Found, Failure> {
     let spot = match &name {
         Some(name) => holder.join(name),
         None => holder.clone(),
@@ -398,6 +414,13 @@ mod tests {
         assert_eq!(place("new"), is("", "new"));
         assert_eq!(place("data/new/"), is("data", "new"));
         assert_eq!(place("~/data/f"), is("data", "f"));
+        std::os::unix::fs::symlink("data/f", home.join("to file")).unwrap();
+        assert_eq!(place("to file"), is("data", "f"));
+        let alike = |path: &str| to_make_alike(&home, path).unwrap().objects.remove(0).path;
+        assert_eq!(
+            (alike("to file"), alike("link"), alike("new")),
+            ("to file".into(), String::new(), "new".into())
+        );
         let refused = to_write(&home, "none/new").unwrap_err();
         assert_eq!(refused.kind, FailureKind::Destination);
     }

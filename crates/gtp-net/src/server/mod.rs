@@ -106,6 +106,9 @@ pub struct ServeConfig {
     pub confines: Option<Confines>,
     /// What the listing of all that is exported has directly beneath it; everything if not said.
     pub chosen: Option<Arc<Chosen>>,
+    /// Where clients may have old versions of files kept outside the trees that they change: an
+    /// absolute path, which need not be there; nowhere if not said.
+    pub old_versions: Option<PathBuf>,
     /// The address that sends the datagrams of clients whose connections arrive from the loopback
     /// because a program on this machine, such as ssh, forwards them.
     pub data_from: Option<IpAddr>,
@@ -133,6 +136,7 @@ impl ServeConfig {
             changes: Changes::Untold,
             confines: None,
             chosen: None,
+            old_versions: None,
             data_from: None,
         }
     }
