@@ -252,9 +252,10 @@ pub struct TransferArgs {
         value_parser = words::weight, allow_hyphen_values = true
     )]
     pub weight: f64,
-    /// Go on this long without progress
+    /// Go on this long without progress. Standard input is sent once, so of a put or copy of - this
+    /// holds only until the stream begins
     #[arg(
-        long, value_name = "TIME", default_value = "60s", env = "GTP_RETRY_FOR",
+        long, value_name = "TIME", default_value = RETRY_FOR, env = "GTP_RETRY_FOR",
         value_parser = words::span, allow_hyphen_values = true
     )]
     pub retry_for: Duration,
@@ -618,3 +619,6 @@ fn shown(asked: &clap::Error) -> ExitCode {
         }
     }
 }
+
+/// How long a transfer goes on without progress if nothing else is said.
+pub const RETRY_FOR: &str = "60s";

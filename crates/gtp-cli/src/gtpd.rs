@@ -166,23 +166,40 @@ fn once(name: &str, users: impl Iterator<Item = u32>) -> Result<(), String> {
 }
 
 fn run(options: Options) -> anyhow::Result<()> {
-    let claim = if options.socket_on_stdin {
+    let claim = claim(&options)?;
+    let given = [options.capacity_out, options.capacity_in];
+    let daemon = Daemon::new(claim, &config(options)).context("--metrics or --web")?;
+    let (commander, orders) = gtpd::orders()?;
+    let manager = Manager::of_process();
+    supervise(commander, given, manager.clone())?;
+    manager.ready();
+    let ended = daemon.obeying(orders).run();
+    manager.stopping(Duration::ZERO);
+    Ok(ended?)
+}
+
+/// Claims the socket that was named, or that a manager has opened, or the usual one.
+fn claim(options: &Options) -> anyhow::Result<Claim> {
+    if options.socket_on_stdin {
         let claimed = Claim::from_manager(io::stdin());
-        claimed.map_err(plain).context("standard input is no listening socket")?
-    } else {
-        let path = match options.socket {
-            Some(path) => path,
-            None => default_place().context("no place for the socket; name one with --socket")?,
-        };
-        match Claim::at(&path) {
-            Ok(claim) => claim,
-            Err(ClaimError::Taken) => bail!("{}: a daemon runs there already", path.display()),
-            Err(error @ ClaimError::Io(_)) => {
-                return Err(plain(error)).with_context(|| path.display().to_string());
-            }
-        }
+        return claimed.map_err(plain).context("standard input is no listening socket");
+    }
+    let path = match &options.socket {
+        Some(path) => path.clone(),
+        None => default_place().context("no place for the socket; name one with --socket")?,
     };
-    let config = DaemonConfig {
+    match Claim::at(&path) {
+        Ok(claim) => Ok(claim),
+        Err(ClaimError::Taken) => bail!("{}: a daemon runs there already", path.display()),
+        Err(error @ ClaimError::Io(_)) => {
+            Err(plain(error)).with_context(|| path.display().to_string())
+        }
+    }
+}
+
+/// What the daemon is told.
+fn config(options: Options) -> DaemonConfig {
+    DaemonConfig {
         hub: HubConfig {
             capacity_out: options.capacity_out.unwrap_or_else(gtp::default_capacity),
             capacity_in: options.capacity_in.unwrap_or_else(gtp::default_capacity),
@@ -197,16 +214,7 @@ fn run(options: Options) -> anyhow::Result<()> {
         web: options.web,
         interface: options.interface,
         reserve: options.reserve.unwrap_or(Rate::ZERO),
-    };
-    let given = [options.capacity_out, options.capacity_in];
-    let daemon = Daemon::new(claim, &config).context("--metrics or --web")?;
-    let (commander, orders) = gtpd::orders()?;
-    let manager = Manager::of_process();
-    supervise(commander, given, manager.clone())?;
-    manager.ready();
-    let ended = daemon.obeying(orders).run();
-    manager.stopping(Duration::ZERO);
-    Ok(ended?)
+    }
 }
 
 /// Passes signals on to the daemon, and tells the system's manager of it, on a thread of its own.

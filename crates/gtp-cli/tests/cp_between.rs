@@ -6,6 +6,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 use common::hosts::{FAR_ENDS, Triangle};
@@ -150,6 +151,46 @@ fn files_trees_and_patterns_go_from_one_login_to_another_with_their_names() {
     let mut left: Vec<_> = std::fs::read_dir(two.a.home("")).unwrap().flatten().collect();
     left.retain(|entry| ![".cache", "t", "logs"].iter().any(|name| entry.file_name() == *name));
     assert!(left.is_empty() && !two.world.path("client").exists(), "{left:?}");
+}
+
+/// A far end of a release that does not know how a path may be used: it does not say that it does,
+/// and ends when it is told of it.
+const OLDER: &str = r#"#!/usr/bin/env python3
+import os, subprocess, sys, threading
+child = subprocess.Popen([REAL, *sys.argv[1:]], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, bufsize=0)
+def orders():
+    while piece := os.read(0, 65536):
+        if b'path_use' in piece:
+            print('unknown field', file=sys.stderr)
+            child.kill()
+        child.stdin.write(piece)
+    child.stdin.close()
+threading.Thread(target=orders, daemon=True).start()
+while line := child.stdout.readline():
+    os.write(1, line.replace(b'+path', b''))
+    if b'sends' in line:
+        break
+while piece := os.read(child.stdout.fileno(), 65536):
+    os.write(1, piece)
+sys.exit(child.wait())
+"#;
+
+#[test]
+fn a_far_end_that_does_not_know_the_use_of_paths_sends_without_it_and_that_is_said() {
+    let two = Two::new();
+    let older = two.a.world.path("older");
+    let real = format!("{:?}", env!("CARGO_BIN_EXE_gtp"));
+    std::fs::write(&older, OLDER.replace("REAL", &real)).unwrap();
+    std::fs::set_permissions(&older, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::remove_file(two.a.cached()).unwrap();
+    two.a.cache(&older);
+    let content = two.a.file("x", 300_000);
+    let told = said(&two.expect(0, &["--path-flows", "4", "a:x", "b:got"]));
+    assert!(told.contains("a: gtp there is too old for --path-flows"), "{told}");
+    assert!(two.read("got") == content);
+    let plain = said(&two.expect(0, &["a:x", "b:again"]));
+    assert!(!plain.contains("too old"), "{plain}");
 }
 
 #[test]

@@ -262,6 +262,37 @@ fn where_there_is_no_space_or_no_right_to_run_it_the_program_is_not_left_there()
 }
 
 #[test]
+fn a_target_that_is_no_file_and_no_directory_is_refused_by_its_own_path_and_stays() {
+    let sshd = Sshd::with_gtp();
+    let pipe = sshd.home("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::fs::write(sshd.home("file"), "kept").unwrap();
+    sshd.file("far", 10);
+    sshd.world.export("../f", 1_000);
+    for (to, why) in [
+        ("far:/dev/null", "far: /dev/null: is a device, pipe or socket, and no destination"),
+        ("far:/dev/null/", "far: /dev/null/: is a device, pipe or socket, and no destination"),
+        ("far:pipe", "far: pipe: is a device, pipe or socket, and no destination"),
+        ("far:pipe/x", "far: pipe/x: what should hold it is not a directory"),
+        ("far:file/x", "far: file/x: what should hold it is not a directory"),
+        ("far:file/", "far: file/: is not a directory, as the slash at its end says"),
+    ] {
+        let refused = expect(4, sshd.gtp("cp", &["f", to]));
+        assert!(said(&refused).contains(why), "{to}: {}", said(&refused));
+    }
+    use std::os::unix::fs::FileTypeExt;
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    assert_eq!(std::fs::read(sshd.home("file")).unwrap(), b"kept");
+    // A refusal that only the copy itself finds names the far end's own path as well.
+    std::fs::create_dir(sshd.home("dir")).unwrap();
+    std::fs::create_dir(sshd.home("dir/f")).unwrap();
+    let refused = expect(4, sshd.gtp("cp", &["f", "far:dir"]));
+    let place = format!("the far end's {}", sshd.home("dir/f").display());
+    assert!(said(&refused).contains(&place), "{}", said(&refused));
+}
+
+#[test]
 fn a_login_that_never_answers_is_given_up_after_the_limit_by_cp_in_every_direction_and_by_sync() {
     let sshd = Sshd::start("ForceCommand echo Welcome; exec sleep 1000\n");
     std::fs::create_dir(sshd.world.path("tree")).unwrap();
@@ -280,14 +311,54 @@ fn a_login_that_never_answers_is_given_up_after_the_limit_by_cp_in_every_directi
     }
 }
 
+/// A terminal of this test's own, and its name.
+fn terminal() -> (std::os::fd::OwnedFd, String) {
+    let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::CLOEXEC;
+    let terminal = rustix::pty::openpt(flags).unwrap();
+    rustix::pty::grantpt(&terminal).unwrap();
+    rustix::pty::unlockpt(&terminal).unwrap();
+    let name = rustix::pty::ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    (terminal, name)
+}
+
+/// The same command as a shell starts it that passes on a terminal as descriptor 9.
+fn given_terminal(command: &Command, name: &str) -> Command {
+    let mut shell = Command::new("sh");
+    let script = "exec 9<>\"$1\"; shift; exec \"$@\"";
+    shell.args(["-c", script, "sh", name]).arg(command.get_program()).args(command.get_args());
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(key, value),
+            None => shell.env_remove(key),
+        };
+    }
+    shell.current_dir(command.get_current_dir().unwrap());
+    shell
+}
+
+#[test]
+fn a_terminal_that_gtp_was_started_with_is_no_question_of_sshs() {
+    let sshd = Sshd::with_gtp();
+    let content = sshd.file("data", 1_000);
+    let (_terminal, name) = terminal();
+    let mut silent = sshd.gtp("cp", &["--login-limit", "1s", "far:data", "got"]);
+    silent.env("GTP_SSH", sshd.instead("exec sleep 1000"));
+    let given_up = expect(5, given_terminal(&silent, &name));
+    assert!(said(&given_up).contains("no answer for 1 s"), "{}", said(&given_up));
+    // One that is opened beside it is a question.
+    let log_in = format!("exec ssh -F '{}' \"$@\"", sshd.world.path("ssh.conf").display());
+    let ssh = sshd.instead(&format!("exec 3<>{name}; sleep 4; exec 3>&-\n{log_in}"));
+    let mut asks = sshd.gtp("cp", &["--login-limit", "2s", "far:data", "got"]);
+    asks.env("GTP_SSH", ssh);
+    expect(0, given_terminal(&asks, &name));
+    assert!(std::fs::read(sshd.world.path("got")).unwrap() == content);
+}
+
 #[test]
 fn the_time_in_which_ssh_asks_on_the_terminal_or_by_a_program_is_not_cut_short() {
     let sshd = Sshd::with_gtp();
     let content = sshd.file("data", 1_000);
-    let terminal = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR).unwrap();
-    rustix::pty::grantpt(&terminal).unwrap();
-    rustix::pty::unlockpt(&terminal).unwrap();
-    let name = rustix::pty::ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    let (_terminal, name) = terminal();
     let askpass = sshd.world.path("askpass");
     std::fs::write(&askpass, "#!/bin/sh\nsleep 4\n").unwrap();
     std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o755)).unwrap();

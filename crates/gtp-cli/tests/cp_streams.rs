@@ -168,6 +168,17 @@ fn an_end_that_dies_before_the_stream_has_ended_leaves_what_was_there() {
 }
 
 #[test]
+fn what_retry_for_means_for_a_stream_is_said_where_it_is_asked_for() {
+    let sshd = Sshd::with_gtp();
+    for (options, is_said) in [(&["--retry-for", "300s"][..], true), (&[], false)] {
+        let output = feed(sshd.gtp("cp", &[options, &["-", "far:x"]].concat()), b"x");
+        expect(0, &output);
+        let told = said(&output).contains("--retry-for holds until the stream begins");
+        assert_eq!(told, is_said, "{options:?}: {}", said(&output));
+    }
+}
+
+#[test]
 fn an_input_that_cannot_be_read_leaves_nothing() {
     let sshd = Sshd::with_gtp();
     let mut command = sshd.gtp("cp", &["-", "far:x"]);

@@ -105,6 +105,38 @@ fn servers_logins_and_files_of_this_machine_are_sources_of_one_copy() {
 }
 
 #[test]
+fn sources_of_this_machine_come_into_the_directory_into_which_others_come() {
+    let both = Both::new();
+    let (x, y) = (both.sshd.world.export("x", 50_000), both.sshd.file("y", 60_000));
+    let at = |name: &str| both.sshd.world.path(name);
+    std::fs::create_dir_all(at("tree/deep")).unwrap();
+    let large = common::bytes(700_000, 7);
+    std::fs::write(at("z"), &large).unwrap();
+    std::fs::write(at("tree/deep/w"), "w").unwrap();
+    let past = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    std::fs::File::open(at("z")).unwrap().set_modified(past).unwrap();
+    let read = |name: &str| std::fs::read(at(name)).unwrap_or_default();
+    let words = ["z", "tree", "far:y", &both.server.url("x"), "all/"];
+    both.expect(0, &words);
+    assert!(read("all/x") == x && read("all/y") == y && read("all/z") == large);
+    assert_eq!(read("all/tree/deep/w"), b"w");
+    assert_eq!(at("all/z").metadata().unwrap().modified().unwrap(), past);
+    let again = both.expect(0, &[&words[..], &["--json"]].concat());
+    let done = common::events(&again).into_iter().filter(|event| event["event"] == "done");
+    let written: Vec<_> = done.map(|event| event["files_written"].clone()).collect();
+    assert_eq!(written, [0, 0, 0, 0]);
+    both.expect(0, &["tree/", "far:y", "content"]);
+    assert!(read("content/deep/w") == b"w" && read("content/y") == y);
+    // One that is not there, or would go into itself, keeps back no other.
+    both.expect(12, &["none", "z", "far:y", "some/"]);
+    assert!(read("some/z") == large && read("some/y") == y);
+    both.expect(12, &["tree", "far:y", "tree/sub"]);
+    assert!(read("tree/sub/y") == y && !at("tree/sub/tree").exists());
+    both.expect(2, &["z", "far:y", "-"]);
+    both.expect(2, &["-", "far:y", "all/"]);
+}
+
+#[test]
 fn of_several_sources_those_that_are_missing_are_left_out_of_a_copy_through_here() {
     let both = Both::new();
     let y = both.sshd.file("y", 60_000);

@@ -386,16 +386,17 @@ fn a_put_that_is_killed_goes_on_where_it_was() {
 fn a_put_meets_a_server_that_is_restarted_again() {
     let world = World::new();
     let content = world.export("../mine", 20_000_000);
-    let mut server = writable(&world, &[]);
+    let mut server = writable(&world, &["--no-path-bound"]);
     let url = server.url("new");
-    let args = ["put", "mine", &url, "--accept-new", "--json"];
+    let args = ["put", "mine", &url, "--accept-new", "--no-path-bound", "--json"];
     let put = world.gtp("client", &args).stdout(Stdio::piped()).spawn().unwrap();
     wait_for("blocks", || size_of(&world.path("export/new.gtp-journal")) > 49 * 15);
     server.kill();
     let listen = format!("127.0.0.1:{}", server.port);
-    let _server = writable(&world, &["--listen", &listen]);
+    let _server = writable(&world, &["--no-path-bound", "--listen", &listen]);
     let output = put.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
+    assert_eq!(common::warnings(&output, "nothing bounds this transfer"), 1);
     assert!(fs::read(world.path("export/new")).unwrap() == content);
 }
 

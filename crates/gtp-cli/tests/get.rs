@@ -211,19 +211,21 @@ fn child_is_over(child: &mut std::process::Child) -> bool {
 fn a_server_that_is_restarted_is_met_again() {
     let world = World::new();
     let content = world.export("a", 30_000_000);
-    let mut server = world.serve("server", &["--public", "--max-rate", "100Mbit"]);
+    let slow = ["--public", "--no-path-bound", "--max-rate", "100Mbit"];
+    let mut server = world.serve("server", &slow);
     let (url, port) = (server.url("a"), server.port);
-    let args = ["get", &url, "out", "--accept-new", "--json"];
+    let args = ["get", &url, "out", "--accept-new", "--no-path-bound", "--json"];
     let child = world.gtp("client", &args).stdout(Stdio::piped()).spawn().unwrap();
     let part = world.path("out.gtp-part");
     wait_for("data", || size_of(&part) > 0);
     server.kill();
     let listen = format!("127.0.0.1:{port}");
-    let _server = world.serve("server", &["--public", "--listen", &listen]);
+    let _server = world.serve("server", &["--public", "--no-path-bound", "--listen", &listen]);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(std::fs::read(world.path("out")).unwrap() == content);
     assert!(events(&output).iter().any(|l| l["event"] == "retry"));
+    assert_eq!(common::warnings(&output, "nothing bounds this transfer"), 1);
 }
 
 #[test]

@@ -138,6 +138,38 @@ fn words_that_make_no_sense_are_code_2() {
 }
 
 #[test]
+fn a_network_file_that_cannot_be_emulated_is_code_2_and_named_with_what_it_lacks() {
+    let world = World::new();
+    let link = "[[link]]\nname = \"l\"\n";
+    let path = "[[path]]\nname = \"p\"\nlisten = \"127.0.0.1:0\"\ntarget = \"127.0.0.1:9\"\n\
+                up = []\ndown = []\n";
+    let host = |name: &str| {
+        format!("[[host]]\nname = \"{name}\"\nnamespace = \"{name}\"\naddress = \"10.0.0.1/24\"\n")
+    };
+    let routes = format!(
+        "{}{}[[route]]\nfrom = \"gtp-a\"\nto = \"gtp-b\"\nlinks = []\n",
+        host("gtp-a"),
+        host("gtp-b")
+    );
+    let relay = &["emulate", "net.toml"][..];
+    let router = &["emulate", "net.toml", "--tun"][..];
+    for (text, args, expected) in [
+        ("", relay, "there is no [[path]]: the relay needs one"),
+        ("# nothing\n", router, "there is no [[route]]: the router needs [[host]]s"),
+        (link, relay, "there is no [[path]]: the relay needs one"),
+        (path, router, "there is no [[route]] for the router"),
+        (&routes, relay, "or --tun for the [[route]]s"),
+        ("[[link]]\n", relay, "name"),
+        ("[[link]]\nname = \"l\"\ndelay = \"9h\"\n", relay, "line 3"),
+    ] {
+        std::fs::write(world.path("net.toml"), text).unwrap();
+        let output = world.expect(2, args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("net.toml: ") && said.contains(expected), "{text}: {said}");
+    }
+}
+
+#[test]
 fn settings_come_from_flag_environment_file_and_default_in_this_order() {
     let world = World::new();
     std::fs::create_dir(world.path("client")).unwrap();

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::JoinHandle;
 
 use common::ports::free_port;
+use common::without_proc;
 use tempfile::TempDir;
 
 /// A user with a configuration, a runtime directory and a pump of his own.
@@ -355,6 +356,22 @@ fn a_program_without_a_runtime_directory_finds_a_pump_of_its_users_alone() {
     let found = places.iter().find(|dir| place == format!("{dir}/gtp/pump.sock"));
     let found = std::fs::metadata(found.expect(&place)).unwrap();
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&found) & 0o777, 0o700);
+}
+
+#[test]
+fn without_proc_a_running_pump_is_used_and_a_missing_one_is_said_to_need_it() {
+    if !common::require_root() {
+        return;
+    }
+    let world = World::new();
+    let alone = without_proc(&world.run(&[], &["true"])).output().unwrap();
+    assert_eq!(alone.status.code(), Some(1), "{}", said(&alone));
+    assert!(said(&alone).contains("no pump can be started here: /proc is"), "{}", said(&alone));
+    let script = WEB.replace("DIR", &format!("{:?}", world.dir.path()));
+    let (_server, port) = world.python(&[], &script);
+    let curl = ["curl", "-sS", "--max-time", "30", &format!("http://127.0.0.1:{port}/")];
+    let fetched = without_proc(&world.run(&["--require"], &curl)).output().unwrap();
+    assert_eq!((fetched.status.code(), said(&fetched)), (Some(0), String::new()));
 }
 
 #[test]

@@ -228,7 +228,6 @@ fn trees_that_are_the_same_or_hold_one_another_are_refused() {
         sync(&world, 2, &words);
     }
     sync(&world, 2, &["far:a", "gtp://x/y"]);
-    sync(&world, 2, &["tree/a", "nowhere"]);
     sync(&world, 3, &["none/", "there"]);
 }
 

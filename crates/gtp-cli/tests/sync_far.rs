@@ -74,10 +74,154 @@ fn a_single_file_goes_into_a_directory_whichever_way_and_nothing_beside_it_is_to
             _ => content.truncate(10_000),
         }
     }
-    for to in ["new", "far:new", &server.url("new")] {
-        far.expect(2, &[near, to]);
-    }
     far.expect(3, &["src/none", "here/"]);
+}
+
+#[test]
+fn a_single_file_takes_the_last_part_of_the_destination_as_its_name_whichever_way() {
+    let far = Sshd::with_gtp();
+    let server = writable(&far.world, &[]);
+    let (own, other) = ("a b", "c d");
+    let sources = [far.world.path("src"), far.home("src"), far.world.path("export/src")];
+    let dirs = ["here", "from far", "from server"].map(|dir| far.world.path(dir));
+    let [here, from_far, from_server] = dirs;
+    let (there, export) = (far.home("there"), far.world.path("export/to"));
+    for dir in [&here, &from_far, &from_server, &there, &export] {
+        write(&dir.join("beside"), b"mine");
+    }
+    let (at_server, to_server) = (server.url("src/a%20b"), server.url("to/c%20d"));
+    let ways = [
+        ("src/a b", "here/c d", here),
+        ("src/a b", "far:there/c d", there),
+        ("src/a b", &to_server, export),
+        ("far:src/a b", "from far/c d", from_far),
+        (&at_server, "from server/c d", from_server),
+    ];
+    // A small file travels in steps, a large one in a transfer, of a later version only one block.
+    let mut content = b"small".to_vec();
+    for number in 0..4 {
+        match number {
+            0 => {}
+            1 => content = bytes(1_500_000, 1),
+            2 => content[700_000] ^= 1,
+            _ => content.truncate(20_000),
+        }
+        for source in &sources {
+            write(&source.join(own), &content);
+        }
+        for (from, to, dir) in &ways {
+            let words = ["--delete", "--json", from, to];
+            let end = summary(&far.expect(0, &words));
+            assert_eq!((&end["files"], &end["deleted"]), (&1.into(), &0.into()), "{from} {to}");
+            assert!(std::fs::read(dir.join(other)).unwrap() == content, "{from} {to}");
+            assert!(!dir.join(own).exists() && dir.join("beside").exists(), "{from} {to}");
+            let moved = end["moved_bytes"].as_u64().unwrap();
+            assert!(number != 2 || *to == "here/c d" || moved < 600_000, "{to}: {moved}");
+            assert_eq!(summary(&far.expect(0, &words))["changes"], 0, "{from} {to}");
+        }
+    }
+    // The patterns are for the name at the source.
+    far.expect(0, &["--delete", "--exclude", own, "src/a b", "here/c d"]);
+    far.expect(0, &["--exclude", other, "--itemize-changes", "src/a b", "here/new"]);
+    assert!(["here/c d", "here/new"].iter().all(|name| far.world.path(name).exists()));
+}
+
+#[test]
+fn a_single_file_replaces_a_link_as_rsync_does_and_needs_the_directory_that_holds_its_name() {
+    let far = Sshd::with_gtp();
+    let server = writable(&far.world, &[]);
+    write(&far.world.path("file"), b"file");
+    write(&far.world.path("tree/x"), b"x");
+    write(&far.home("file"), b"file");
+    write(&far.home("tree/x"), b"x");
+    for root in [far.world.path(""), far.home(""), far.world.path("export")] {
+        write(&root.join("target"), b"target");
+        symlink("target", root.join("link")).unwrap();
+        std::fs::create_dir_all(root.join("dir")).unwrap();
+        symlink("dir", root.join("to dir")).unwrap();
+    }
+    for to in ["none/new", "far:none/new", &server.url("none/new")] {
+        far.expect(4, &["file", to]);
+    }
+    for from in ["tree", "far:tree"] {
+        far.expect(4, &[from, "file"]);
+    }
+    assert_eq!(std::fs::read(far.world.path("file")).unwrap(), b"file");
+    for (from, to, root) in [
+        ("file", "", far.world.path("")),
+        ("file", "far:", far.home("")),
+        ("far:file", "", far.world.path("")),
+    ] {
+        far.expect(0, &[from, &format!("{to}link")]);
+        let about = root.join("link").symlink_metadata().unwrap();
+        assert!(about.is_file(), "{from} {to}: the link itself is replaced");
+        assert_eq!(std::fs::read(root.join("target")).unwrap(), b"target", "{from} {to}");
+        std::fs::remove_file(root.join("link")).unwrap();
+        symlink("target", root.join("link")).unwrap();
+        far.expect(0, &[from, &format!("{to}to dir")]);
+        assert!(root.join("dir/file").exists(), "{from} {to}");
+        std::fs::remove_file(root.join("dir/file")).unwrap();
+    }
+    for link in ["link", "to%20dir"] {
+        let output = far.expect(2, &["file", &server.url(link)]);
+        assert!(said(&output).contains("is a link at the server"), "{}", said(&output));
+    }
+}
+
+#[test]
+fn backups_go_outside_the_destination_at_a_login_and_never_at_a_server() {
+    let far = Sshd::with_gtp();
+    let server = writable(&far.world, &[]);
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let elsewhere = memory.path().join("old/versions");
+    let tree = far.world.path("tree");
+    // The last is of another file system.
+    let places = [
+        ("tree/", "far:t", "../old/1".to_owned(), far.home("t"), far.home("old/1")),
+        ("tree", "far:under", "../old".to_owned(), far.home("under/tree"), far.home("under/old")),
+        ("tree/", "far:u", elsewhere.display().to_string(), far.home("u"), elsewhere.clone()),
+    ];
+    std::fs::create_dir(far.home("under")).unwrap();
+    for (from, to, dir, there, at) in &places {
+        plant(&tree);
+        far.expect(0, &["-aHX", from, to]);
+        attribute(&there.join("d/x"), "of the old version");
+        std::fs::set_permissions(there.join("d/x"), PermissionsExt::from_mode(0o604)).unwrap();
+        let old = there.join("d/x").metadata().unwrap();
+        write(&tree.join("d/x"), b"new");
+        std::fs::remove_file(tree.join("a")).unwrap();
+        std::fs::remove_file(tree.join("d/link")).unwrap();
+        symlink("elsewhere", tree.join("d/link")).unwrap();
+        let words = ["-aHX", "--delete", "--backup-dir", dir, from, to];
+        far.expect(0, &words);
+        assert_eq!(differences(&tree, there), "", "{dir}");
+        let kept = at.join("d/x").metadata().unwrap();
+        assert_eq!(std::fs::read(at.join("d/x")).unwrap(), bytes(300, 2), "{dir}");
+        assert_eq!(kept.mode() & 0o7777, 0o604, "{dir}");
+        assert_eq!(kept.modified().unwrap(), old.modified().unwrap(), "{dir}");
+        assert_eq!(std::fs::read(at.join("a")).unwrap(), b"a", "{dir}");
+        let link = std::fs::read_link(at.join("d/link")).unwrap();
+        assert_eq!(link, std::path::Path::new("../../outside"), "{dir}");
+        let again = far.expect(0, &words);
+        assert!(said(&again).contains("nothing to do"), "{dir}: {}", said(&again));
+        std::fs::remove_dir_all(&tree).unwrap();
+    }
+    // A single file, whose tree is the directory that holds it.
+    for content in ["old", "newer"] {
+        write(&far.world.path("f"), content);
+        far.expect(0, &["--backup-dir", "../old/2", "f", "far:t/g"]);
+    }
+    assert_eq!(std::fs::read(far.home("old/2/g")).unwrap(), b"old");
+    // What cannot be kept is not replaced, and a place that is one of the trees is none.
+    write(&far.home("file"), b"no directory");
+    write(&far.world.path("f"), b"newest");
+    far.expect(12, &["--backup-dir", "../file", "f", "far:t/g"]);
+    assert_eq!(std::fs::read(far.home("t/g")).unwrap(), b"newer");
+    for dir in ["..", "../t", "/"] {
+        far.expect(2, &["--backup-dir", dir, "f", "far:t/g"]);
+    }
+    let refused = far.expect(2, &["--backup-dir", "../old", "f", &server.url("g")]);
+    assert!(said(&refused).contains("in DST alone"), "{}", said(&refused));
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn a_destination_that_keeps_times_to_the_second_is_alike_after_one_run_in_every_
     let script = "\
         set -ex; truncate -s 8M image; mkfs.ext2 -q -I 128 image > /dev/null\n\
         mount -o loop image coarse\n\
-        mkdir coarse/there\n\
+        mkdir -p coarse/there coarse/here/.gtp-times-0123456789abcdef\n\
         serve() { exec env GTP_CONFIG_DIR=server gtp serve $1 --json --writable \\\n\
         --listen 127.0.0.1:0; }\n\
         serve export > from.json & from=$!\n\

@@ -46,9 +46,7 @@ impl Emulator {
     /// # Errors
     /// If the network has no path, an address cannot be bound, or the system gives no thread.
     pub fn relay(spec: &NetSpec) -> io::Result<Handle> {
-        if spec.paths.is_empty() {
-            return Err(missing("the relay needs a [[path]] in the network file"));
-        }
+        spec.serves(Face::Relay).map_err(unfit)?;
         start(spec, "gtp-relay", |spec, orders| {
             let relay = relay::Relay::open(spec, orders)?;
             let (waker, paths) = (relay.waker(), relay.listening()?);
@@ -63,9 +61,7 @@ impl Emulator {
     /// If the network has no route, the privilege or iproute2 is missing, or the system refuses a
     /// namespace or device.
     pub fn router(spec: &NetSpec) -> io::Result<Handle> {
-        if spec.routes.is_empty() {
-            return Err(missing("the router needs [[host]]s and [[route]]s in the network file"));
-        }
+        spec.serves(Face::Tun).map_err(unfit)?;
         start(spec, "gtp-router", |spec, orders| {
             let router = router::Router::open(spec, orders)?;
             Ok((router.waker(), Vec::new(), move || router.run()))
@@ -106,8 +102,8 @@ fn start<R: FnOnce() -> io::Result<Snapshot>>(
 /// Paths with the addresses that they listen on.
 type Paths = Vec<(String, SocketAddr)>;
 
-fn missing(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, what)
+fn unfit(refused: SpecError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, refused)
 }
 
 fn link_names(spec: &NetSpec) -> Vec<String> {

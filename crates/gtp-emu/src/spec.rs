@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use gtp_alloc::{Bytes, Span};
 use gtp_link::{Change, LinkSpec, Trace};
 
+use crate::run::Face;
+
 /// A whole network file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetSpec {
@@ -139,6 +141,9 @@ pub enum SpecError {
         /// What is wrong and what was expected.
         message: String,
     },
+    /// It has nothing that the face which is asked for could carry; the message says what it takes.
+    #[error("{0}")]
+    Lacks(&'static str),
 }
 
 impl NetSpec {
@@ -158,6 +163,27 @@ impl NetSpec {
     /// If it is refused.
     pub fn parse(text: &str) -> Result<NetSpec, SpecError> {
         raw::parse(text, &|_| Err("only a network that is a file can name a trace".to_owned()))
+    }
+
+    /// Checks that the network has what this face carries packets over.
+    ///
+    /// # Errors
+    /// If the relay has no path, or the router no route.
+    pub fn serves(&self, face: Face) -> Result<(), SpecError> {
+        let lacks = match face {
+            Face::Relay if !self.paths.is_empty() => return Ok(()),
+            Face::Tun if !self.routes.is_empty() => return Ok(()),
+            Face::Relay if !self.routes.is_empty() => {
+                "there is no [[path]] for the relay: add one, or --tun for the [[route]]s"
+            }
+            Face::Relay => "there is no [[path]]: the relay needs one with `listen` and `target`",
+            Face::Tun if !self.paths.is_empty() => {
+                "there is no [[route]] for the router: add [[host]]s and [[route]]s, or leave \
+                 --tun away for the [[path]]s"
+            }
+            Face::Tun => "there is no [[route]]: the router needs [[host]]s and [[route]]s",
+        };
+        Err(SpecError::Lacks(lacks))
     }
 
     /// The place of the link of this name.

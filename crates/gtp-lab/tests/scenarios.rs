@@ -258,6 +258,25 @@ fn refusals_have_the_exit_codes_that_are_documented() {
 }
 
 #[test]
+fn an_empty_scenario_or_network_file_is_bad_usage_and_says_what_is_expected() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let empty = dir.path().join("empty.toml");
+    std::fs::write(&empty, "").expect("written");
+    let over = dir.path().join("over.toml");
+    std::fs::write(&over, "network = \"empty.toml\"\nduration = \"1s\"\n").expect("written");
+    for (verb, file, expected) in [
+        ("run", &empty, "empty.toml:1:1: the scenario has no `duration`"),
+        ("replay", &empty, "empty.toml:1:1: the scenario has no `duration`"),
+        ("sweep", &empty, "empty.toml:1:1: nothing to sweep"),
+        ("run", &over, "empty.toml:1:1: the file is empty: expected a network's [[link]]s"),
+    ] {
+        let output = lab(&[verb, &file.display().to_string()]);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(expected), "{}", said(&output));
+    }
+}
+
+#[test]
 fn pages_mark_what_happens_and_name_who_never_settled() {
     let (dir, _) = two();
     let file = dir.path().join("more.toml");

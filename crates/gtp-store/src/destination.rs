@@ -6,6 +6,7 @@
 //! unfinished transfer is found again by the same words. Which directory and which name a command
 //! means is decided elsewhere.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -37,8 +38,19 @@ pub(crate) struct Names {
     journal: String,
     /// What the journal is of: one name beneath the handle, or `""` for all that goes there.
     object: String,
+    /// The names of the objects of a bundle; none of another object.
+    bundled: BTreeSet<String>,
     /// The handle's path as the user wrote it, escaped.
     shown: String,
+}
+
+/// Whose journal lies beside a bundle's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// Another bundle's.
+    Bundle,
+    /// That of one of the objects of this bundle, by its name.
+    Object(String),
 }
 
 impl Destination {
@@ -106,7 +118,8 @@ impl Names {
     pub(crate) fn new(kind: RootKind, base: Option<RelPath>, holder: &str) -> Names {
         let object = base.as_ref().map_or("", RelPath::as_str).to_owned();
         let journal = beside(&object, JOURNAL_SUFFIX);
-        Names { kind, base, journal, object, shown: escaped(holder) }
+        let bundled = BTreeSet::new();
+        Names { kind, base, journal, object, bundled, shown: escaped(holder) }
     }
 
     /// Gives each bundle of objects a journal of its own, named after the objects, so that others
@@ -127,6 +140,7 @@ impl Names {
                 let mut hasher = blake3::Hasher::new();
                 for name in [first, second].into_iter().chain(tops) {
                     hasher.update(name.as_bytes()).update(&[0]);
+                    self.bundled.insert(name.to_owned());
                 }
                 format!(".{}", &hasher.finalize().to_hex()[..BUNDLE_DIGITS])
             }
@@ -160,6 +174,27 @@ impl Names {
     /// The journal of the object, always in the handle itself.
     pub(crate) fn journal_path(&self) -> &str {
         &self.journal
+    }
+
+    /// Whether it is a bundle of several objects.
+    pub(crate) fn is_bundle(&self) -> bool {
+        !self.bundled.is_empty()
+    }
+
+    /// Whose a journal of this name is, if a bundle can use it that has none of its own: one that
+    /// is named after fewer objects, before others came to what a pattern matches.
+    pub(crate) fn beside(&self, journal: &str) -> Option<Beside> {
+        if self.bundled.is_empty() || journal == self.journal {
+            return None;
+        }
+        let object = self.bundled.iter().find(|name| beside(name, JOURNAL_SUFFIX) == journal);
+        if let Some(object) = object {
+            return Some(Beside::Object(object.clone()));
+        }
+        let digits = journal.strip_prefix('.')?.strip_suffix(JOURNAL_SUFFIX)?;
+        let is_hash =
+            digits.len() == BUNDLE_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        is_hash.then_some(Beside::Bundle)
     }
 
     /// What another transfer with the same journal would be writing, as the user knows it.

@@ -172,6 +172,15 @@ pub trait Disk: Send {
         Ok(0)
     }
 
+    /// The names directly beneath the handle that end like this and are UTF-8. Looks at a bounded
+    /// number. The default finds none.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn names(&mut self, _suffix: &str) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
     /// Moves a file to another name, atomically replacing a file there, never a directory.
     ///
     /// # Errors
@@ -637,6 +646,12 @@ impl Disk for OsDisk {
     fn count_names(&mut self, suffix: &str) -> io::Result<usize> {
         let names = Dir::read_from(&self.base)?.take(NAMES_SEEN).filter_map(Result::ok);
         Ok(names.filter(|name| name.file_name().to_bytes().ends_with(suffix.as_bytes())).count())
+    }
+
+    fn names(&mut self, suffix: &str) -> io::Result<Vec<String>> {
+        let names = Dir::read_from(&self.base)?.take(NAMES_SEEN).filter_map(Result::ok);
+        let text = names.filter_map(|name| name.file_name().to_str().ok().map(str::to_owned));
+        Ok(text.filter(|name| name.ends_with(suffix)).collect())
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {

@@ -423,26 +423,12 @@ impl Lister {
             true => name.to_vec(),
             false => [dir.path.as_bytes(), b"/", &name].concat(),
         };
-        let skip = |why| Ok(Step::Skipped(skipped(&full, why)));
-        let path = match RelPath::from_bytes(&full) {
-            Ok(path) => path,
-            Err(why) => return skip(SkipReason::Name(why)),
+        let found = RelPath::from_bytes(&full).map_err(SkipReason::Name);
+        let found = found.and_then(|path| Ok((path, look(open, &name)?)));
+        let (path, (kind, stat)) = match found {
+            Ok(found) => found,
+            Err(why) => return Ok(Step::Skipped(skipped(&full, why))),
         };
-        let stat = match statat(open, &*name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(error) => return skip(unreadable(error)),
-        };
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Dir,
-            FileType::Symlink => return skip(SkipReason::Link),
-            _ => return skip(SkipReason::Special),
-        };
-        if kind == Kind::File
-            && let Err(error) = may_read(open, &name)
-        {
-            return skip(unreadable(error));
-        }
         if self.entries == MAX_ENTRIES {
             return Err(ManifestError::TooMany(MAX_ENTRIES + 1).into());
         }
@@ -551,6 +537,20 @@ pub(crate) fn may_read(holder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
             walk::open_bytes(holder.as_fd(), name, OFlags::RDONLY).map(drop)
         }
         answered => answered,
+    }
+}
+
+/// What a name of a directory stands for, if it is carried and can be read.
+fn look(dir: &OwnedFd, name: &[u8]) -> Result<(Kind, Stat), SkipReason> {
+    let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(unreadable)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {
+            may_read(dir, name).map_err(unreadable)?;
+            Ok((Kind::File, stat))
+        }
+        FileType::Directory => Ok((Kind::Dir, stat)),
+        FileType::Symlink => Err(SkipReason::Link),
+        _ => Err(SkipReason::Special),
     }
 }
 

@@ -4,12 +4,12 @@
 
 use std::io;
 
-use crate::destination::Names;
+use crate::destination::{Beside, Names};
 use crate::disk::{Disk, Opened};
 use crate::journal::{
     HEADER_LEN, Header, MAX_RECORD, Record, decode, encode, header, parse_header,
 };
-use crate::manifest::Mode;
+use crate::manifest::{Kind, Manifest, Mode};
 use crate::name::JOURNAL_SUFFIX;
 use crate::sink::{Fault, SinkError};
 use crate::time_step::TimeStep;
@@ -69,7 +69,11 @@ impl From<io::Error> for LogError {
 
 impl<F: Send> Log<F> {
     /// Opens and locks the journal of the object of these names.
-    pub(crate) fn of<D: Disk<File = F>>(disk: &mut D, names: &Names) -> Result<Log<F>, SinkError> {
+    pub(crate) fn of<D: Disk<File = F>>(
+        disk: &mut D,
+        names: &Names,
+        manifest: &Manifest,
+    ) -> Result<Log<F>, SinkError> {
         let path = names.journal_path();
         let shown = names.shown(path);
         let failed = |e| SinkError::disk(&shown, e);
@@ -82,11 +86,15 @@ impl<F: Send> Log<F> {
             );
             return Err(SinkError::Unsuitable(text));
         }
-        Log::open(disk, path).map_err(|error| match error {
+        let mut log = Log::open(disk, path).map_err(|error| match error {
             LogError::InUse => SinkError::refused(&names.shown_object(), Fault::InUse),
             LogError::Foreign => SinkError::refused(&shown, Fault::Foreign),
             LogError::Disk(error) => SinkError::disk(&names.shown_object(), error),
-        })
+        })?;
+        if log.origin == Origin::New {
+            log.inherit(disk, names, manifest).map_err(failed)?;
+        }
+        Ok(log)
     }
 
     /// Opens the journal at `path`, new or left by an earlier transfer, and locks it.
@@ -125,6 +133,73 @@ impl<F: Send> Log<F> {
             }
         };
         Ok(Log { file, end: HEADER_LEN as u64, buffer: Vec::new(), files: 0, origin })
+    }
+
+    /// Takes over what journals say that are named after fewer objects than this one's bundle.
+    fn inherit<D: Disk<File = F>>(
+        &mut self,
+        disk: &mut D,
+        names: &Names,
+        manifest: &Manifest,
+    ) -> io::Result<()> {
+        if !names.is_bundle() {
+            return Ok(());
+        }
+        for journal in disk.names(JOURNAL_SUFFIX)? {
+            if let Some(whose) = names.beside(&journal) {
+                self.take_over(disk, &journal, |record| in_bundle(record, &whose, manifest))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over a journal that no transfer holds, if `translate` knows all its records.
+    fn take_over<D: Disk<File = F>>(
+        &mut self,
+        disk: &mut D,
+        path: &str,
+        translate: impl Fn(Record) -> Option<Record>,
+    ) -> io::Result<()> {
+        let Some(mut other) = Log::left_at(disk, path)? else { return Ok(()) };
+        let mut reader = other.reader(disk)?;
+        while let Some(record) = reader.next(disk, &mut other)? {
+            if translate(record).is_none() {
+                return Ok(());
+            }
+        }
+        let first = self.files;
+        if other.files == 0 || first.checked_add(other.files).is_none() {
+            return Ok(());
+        }
+        let mut reader = other.reader(disk)?;
+        while let Some(record) = reader.next(disk, &mut other)?.and_then(&translate) {
+            match record {
+                Record::File { .. } => drop(self.push_file(&record)),
+                Record::Block { number, block, value } => {
+                    let number = first.saturating_add(number);
+                    self.push(&Record::Block { number, block, value });
+                }
+                Record::Dir { .. } | Record::Loan { .. } => self.push(&record),
+            }
+            if self.is_full() {
+                self.flush(disk)?;
+            }
+        }
+        self.flush(disk)?;
+        self.origin = Origin::Left;
+        disk.remove(path)
+    }
+
+    /// A journal that an earlier transfer left and none holds; `None` if there is none such.
+    fn left_at<D: Disk<File = F>>(disk: &mut D, path: &str) -> io::Result<Option<Log<F>>> {
+        let Opened::Ours(file) = disk.open(path)? else { return Ok(None) };
+        let identity = disk.identity(&file)?;
+        let is_there = disk.look(path)?.is_some_and(|found| found.identity == identity);
+        let mut head = vec![0; (disk.len(&file)? as usize).min(HEADER_LEN)];
+        disk.read_at(&file, 0, &mut head)?;
+        let is_ours = is_there && parse_header(&head) == Header::Ours;
+        let (end, origin) = (HEADER_LEN as u64, Origin::Left);
+        Ok(is_ours.then(|| Log { file, end, buffer: Vec::new(), files: 0, origin }))
     }
 
     /// Where it comes from.
@@ -185,6 +260,27 @@ impl<F: Send> Log<F> {
         }
         Ok(())
     }
+}
+
+/// A record of a journal beside a bundle's, as the bundle's own has it; `None` for one of a file
+/// that the bundle has not.
+fn in_bundle(record: Record, whose: &Beside, manifest: &Manifest) -> Option<Record> {
+    let Record::File { path, size, mtime } = record else { return Some(record) };
+    let entry = |path: &str| {
+        let at = manifest.entries.binary_search_by(|entry| entry.path.as_str().cmp(path)).ok()?;
+        manifest.entries.get(at)
+    };
+    let file = |path: &str| entry(path).filter(|entry| entry.kind == Kind::File);
+    let found = match whose {
+        Beside::Bundle => file(path.as_str()),
+        // A file may be listed under any name where it is alone.
+        Beside::Object(name) => match entry(name)?.kind {
+            Kind::File => file(name),
+            // Alone, it may have been listed with its name or without.
+            Kind::Dir => file(&format!("{name}/{path}")).or_else(|| file(path.as_str())),
+        },
+    };
+    Some(Record::File { path: found?.path.clone(), size, mtime })
 }
 
 /// Reads a journal.

@@ -134,6 +134,28 @@ fn a_file_that_a_step_writes_replaces_a_file_and_nothing_else_and_stays_if_the_s
 }
 
 #[test]
+fn old_versions_go_into_the_place_that_a_tree_has_for_them_and_nowhere_without_one() {
+    let (dir, replica) = world();
+    let keep = |from: &str, how| Deed::Keep { path: path(from), to: path("d/old"), how };
+    let refused = replica.apply(&keep("a", Keep::Name)).unwrap_err();
+    assert!(refused.why.contains("in the tree alone"), "{refused:?}");
+    let place = dir.path().join("made/for them");
+    let replica = replica.keeping_in(Replica::at(&place).unwrap());
+    let content = fs::read(dir.path().join("t/a")).unwrap();
+    for how in [Keep::Name, Keep::Copy] {
+        replica.apply(&keep("a", how)).unwrap();
+        assert_eq!(fs::read(place.join("d/old")).unwrap(), content);
+    }
+    assert_eq!(fs::metadata(place.join("d/old")).unwrap().nlink(), 1, "a copy");
+    // No link is followed, neither in the tree nor in the place.
+    assert!(replica.apply(&keep("out/x", Keep::Name)).is_err());
+    fs::remove_dir_all(place.join("d")).unwrap();
+    std::os::unix::fs::symlink(dir.path().join("beside"), place.join("d")).unwrap();
+    assert!(replica.apply(&keep("a", Keep::Name)).is_err());
+    assert!(is_whole(dir.path()));
+}
+
+#[test]
 fn what_a_user_changes_while_a_written_file_waits_for_its_name_is_kept() {
     let (dir, replica) = world();
     let at = |name: &str| dir.path().join("t").join(name);

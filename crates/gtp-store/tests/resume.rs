@@ -82,6 +82,75 @@ proptest! {
     }
 }
 
+/// A sink for a bundle in a directory that is there.
+fn bundle_sink(dest: &Path, manifest: &Arc<gtp_store::Manifest>) -> FileSink {
+    let destination = Destination::into(dest, MadeDir::There).unwrap();
+    FileSink::open(destination, manifest.clone(), SinkOptions::default()).unwrap()
+}
+
+/// The journals in a directory.
+fn journals(dest: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(dest).unwrap().map(|item| item.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    names.filter(|name| name.ends_with(".gtp-journal")).collect()
+}
+
+#[test]
+fn a_bundle_goes_on_although_objects_have_come_to_it_and_no_other_journal_is_touched() {
+    let dest = tempfile::tempdir().unwrap();
+    let (large, more) = (|name: &str| file(name, 8 * BLOCK, 1), file("c", 3 * BLOCK, 2));
+    let fill = Pattern::Random { seed: 5 };
+    let mut first = SyntheticSource::new(tree(vec![large("a"), large("b")]), fill);
+    let manifest = first.manifest().clone();
+    let mut stopped = bundle_sink(dest.path(), &manifest);
+    copy(&mut first, &mut stopped, &[(0, 0), (0, 1), (1, 0), (1, 5), (1, 6)]).unwrap();
+    stopped.suspend().unwrap();
+    drop(stopped);
+    // Another bundle waits as well, which lacks something that the new one has.
+    let others = tree(vec![large("a2"), large("z")]);
+    let mut others = SyntheticSource::new(others, fill);
+    let other_manifest = others.manifest().clone();
+    let mut waits = bundle_sink(dest.path(), &other_manifest);
+    copy(&mut others, &mut waits, &[(0, 0), (1, 0)]).unwrap();
+    waits.suspend().unwrap();
+    drop(waits);
+    let grown = SyntheticSource::new(tree(vec![large("a"), large("a2"), large("b"), more]), fill);
+    let manifest = grown.manifest().clone();
+    let mut resumed = bundle_sink(dest.path(), &manifest);
+    assert_eq!(resumed.resumed_bytes(), 5 * BLOCK);
+    assert_eq!(journals(dest.path()).len(), 2, "its own, and the other bundle's");
+    resumed.suspend().unwrap();
+    drop(resumed);
+    let again = bundle_sink(dest.path(), &manifest);
+    assert_eq!(again.resumed_bytes(), 5 * BLOCK, "it is its own now");
+    drop(again);
+    assert_eq!(bundle_sink(dest.path(), &other_manifest).resumed_bytes(), 2 * BLOCK);
+}
+
+#[test]
+fn what_was_alone_goes_on_as_a_part_of_a_bundle() {
+    let dest = tempfile::tempdir().unwrap();
+    let beneath = |as_name, manifest: &Arc<gtp_store::Manifest>| {
+        let to = Destination::beneath(dest.path(), name(as_name), manifest.root_kind).unwrap();
+        FileSink::open(to, manifest.clone(), SinkOptions::default()).unwrap()
+    };
+    let entry = |path: &str| file(path, 8 * BLOCK, 1_000);
+    let same = Pattern::Random { seed: 6 };
+    let mut alone = SyntheticSource::new(single("as it is called there", 8 * BLOCK), same);
+    let mut stopped = beneath("f", &alone.manifest().clone());
+    copy(&mut alone, &mut stopped, &[(0, 0), (0, 3)]).unwrap();
+    stopped.suspend().unwrap();
+    drop(stopped);
+    let mut inside = SyntheticSource::new(tree(vec![entry("x")]), same);
+    let mut stopped = beneath("t", &inside.manifest().clone());
+    copy(&mut inside, &mut stopped, &[(0, 1)]).unwrap();
+    stopped.suspend().unwrap();
+    drop(stopped);
+    let both = Arc::new(tree(vec![entry("f"), dir("t", 1), entry("t/x")]));
+    assert_eq!(bundle_sink(dest.path(), &both).resumed_bytes(), 3 * BLOCK);
+    assert_eq!(journals(dest.path()).len(), 1);
+}
+
 #[test]
 fn an_orderly_end_names_what_is_whole_and_keeps_the_rest() {
     let (mut source, dest) = (object(), tempfile::tempdir().unwrap());

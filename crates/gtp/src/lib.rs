@@ -39,6 +39,7 @@
 
 pub mod blocking;
 pub mod carry;
+pub mod copy;
 pub mod examine;
 mod get;
 mod host;

@@ -32,6 +32,7 @@ use crate::host::Host;
 #[must_use = "nothing happens before `start`"]
 pub struct Server {
     root: PathBuf,
+    called: String,
     listen: String,
     strangers: Strangers,
     writing: Writing,
@@ -44,6 +45,7 @@ pub struct Server {
     changes: Changes,
     confines: Option<Confines>,
     chosen: Option<Arc<Chosen>>,
+    old_versions: Option<PathBuf>,
     data_from: Option<IpAddr>,
 }
 
@@ -52,6 +54,7 @@ impl Server {
     pub fn export(root: impl Into<PathBuf>) -> Server {
         Server {
             root: root.into(),
+            called: ServeConfig::CALLED.to_owned(),
             listen: DEFAULT_LISTEN.into(),
             strangers: Strangers::Refused,
             writing: Writing::Refused,
@@ -64,6 +67,7 @@ impl Server {
             changes: Changes::Untold,
             confines: None,
             chosen: None,
+            old_versions: None,
             data_from: None,
         }
     }
@@ -125,10 +129,24 @@ impl Server {
         self
     }
 
+    /// Lets clients that may write have old versions of files kept in the directory at this
+    /// absolute path, which may be outside the export and is made if need be.
+    pub fn old_versions(mut self, dir: impl Into<PathBuf>) -> Server {
+        self.old_versions = Some(dir.into());
+        self
+    }
+
     /// Believes that the datagrams of a client whose connection comes from this machine's loopback
     /// come from this address: something here, such as ssh, passes the connection on.
     pub fn data_from(mut self, address: IpAddr) -> Server {
         self.data_from = Some(address);
+        self
+    }
+
+    /// What clients are told that the exported directory is called, with a slash at its end, as in
+    /// `the host's /srv/data/`. If it is not said, they are told `the server's /`.
+    pub fn called(mut self, name: impl Into<String>) -> Server {
+        self.called = name.into();
         self
     }
 
@@ -210,6 +228,7 @@ impl Server {
         };
         let config = ServeConfig {
             root: self.root,
+            called: self.called,
             listen,
             admission,
             writing: self.writing,
@@ -222,6 +241,7 @@ impl Server {
             changes: self.changes,
             confines: self.confines,
             chosen: self.chosen,
+            old_versions: self.old_versions,
             data_from: self.data_from,
         };
         let (events_in, events) = mpsc::channel(EVENTS);

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,16 +17,18 @@ use gtp_net::flows::{Failure, FailureKind, next_change_shows};
 pub use gtp_net::flows::{When, read_small};
 use gtp_net::identity::Fingerprint;
 use gtp_store::replica::{
-    Asked, ChosenSink, Deed, Fault, Node, Patch, Replica, SUMMED_MAX, Seen, Summing, Surveyed,
+    Asked, ChosenSink, Deed, Fault, Node, Patch, RenamedSource, Replica, SUMMED_MAX, Seen, Summing,
+    Surveyed,
 };
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Destination, Existing, Export, FileSink, FileSource, Kind,
-    MadeDir, Manifest, RelPath, RootKind, SinkError, SinkOptions, Value, new_framed,
+    BlockSource, Destination, Existing, Export, FileSink, FileSource, Kind, MadeDir, Manifest,
+    RelPath, RootKind, SinkError, SinkOptions, Value,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::copy::pour;
 use crate::get::{Asked as Wishes, Get};
 use crate::host::{AcceptNew, Host};
 use crate::put::Put;
@@ -89,6 +91,8 @@ struct Resting {
 pub struct Chosen {
     paths: BTreeSet<String>,
     files: Vec<String>,
+    /// What the one chosen file is called at the source, if not as at the destination.
+    at_source: Option<String>,
     /// Values of blocks of the new version of a file of which an older one is at the destination.
     values: Vec<(RelPath, Vec<Value>)>,
     /// Chosen files that were not there any more when they were to be moved.
@@ -384,12 +388,18 @@ impl Chosen {
                 path = holder;
             }
         }
-        Chosen { paths, files, values, missing: Mutex::default() }
+        Chosen { paths, files, at_source: None, values, missing: Mutex::default() }
     }
 
-    /// Returns whether a path is that of a chosen file, or of a directory above one.
+    /// The one chosen file has this name in the source's own directory.
+    pub fn called(mut self, name: String) -> Chosen {
+        self.at_source = Some(name);
+        self
+    }
+
+    /// Returns whether a path is that of a chosen file, at either end, or of a directory above one.
     pub fn has(&self, path: &str) -> bool {
-        self.paths.contains(path)
+        self.paths.contains(path) || self.at_source.as_deref() == Some(path)
     }
 
     /// Returns the chosen files that were not there any more, escaped for display.
@@ -406,11 +416,22 @@ impl Chosen {
         *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
     }
 
-    /// A source of the chosen files of a tree here.
-    fn source(&self, root: &Path) -> Result<FileSource, Failure> {
-        let scanned = Export::open(root)?.pick(&self.paths)?;
-        self.compare(&scanned.manifest);
-        Ok(FileSource::new(scanned).with_settling(next_change_shows))
+    /// A source of the chosen files of a tree here, under the names that they get.
+    fn source(&self, root: &Path) -> Result<Box<dyn BlockSource>, Failure> {
+        let of = |paths: &BTreeSet<String>| {
+            let scanned = Export::open(root)?.pick(paths)?;
+            Ok::<_, Failure>(FileSource::new(scanned).with_settling(next_change_shows))
+        };
+        let source: Box<dyn BlockSource> = match (&self.at_source, &self.files[..]) {
+            (Some(name), [file]) => {
+                let to = RelPath::new(file);
+                let to = to.map_err(|why| Failure::new(FailureKind::Other, why.to_string()))?;
+                Box::new(RenamedSource::new(of(&BTreeSet::from([name.clone()]))?, &to))
+            }
+            (Some(_) | None, _) => Box::new(of(&self.paths)?),
+        };
+        self.compare(source.manifest());
+        Ok(source)
     }
 
     /// A sink for the chosen files of an object, in a tree here.
@@ -470,8 +491,7 @@ impl Put {
     ) -> Put {
         let make = move || {
             let chosen = choose()?;
-            let source: Box<dyn BlockSource> = Box::new(chosen.source(&root)?);
-            Ok((source, chosen.values.clone()))
+            Ok((chosen.source(&root)?, chosen.values.clone()))
         };
         Put::content(Box::new(make), url)
     }
@@ -492,46 +512,9 @@ pub fn copy_here(
     let mut source = chosen.source(root)?;
     let manifest = Arc::clone(source.manifest());
     let mut sink = chosen.sink(replica, &manifest)?;
-    let (mut left_out, mut bytes, mut framed) = (Vec::new(), 0, new_framed());
-    for (file, entry) in (0_u32..).zip(&manifest.entries) {
-        if entry.kind == Kind::Dir || entry.size == 0 {
-            continue;
-        }
-        let mut read = Ok(());
-        for block in 0..entry.size.div_ceil(BLOCK) {
-            if sink.have().iter().any(|have| have.file == file && have.blocks.contains(&block)) {
-                continue;
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Err(Failure::new(FailureKind::Interrupted, "the copy was stopped"));
-            }
-            read = source.load_block(file, block, &mut framed);
-            if read.is_err() {
-                break;
-            }
-            sink.write_block(file, block, &framed)?;
-            bytes += BLOCK.min(entry.size - block * BLOCK);
-        }
-        match read {
-            Ok(()) => drop(sink.finish_file(file, None)?),
-            Err(error) => {
-                sink.give_up(file)?;
-                let failure = Failure::new(FailureKind::Partial, error.words());
-                left_out.push(failure.about(&entry.path));
-            }
-        }
-        sink.checkpoint()?;
-    }
-    sink.finish()?;
-    for refused in sink.take_refused() {
-        left_out.push(Failure::new(FailureKind::Partial, refused.error.to_string()));
-    }
-    for (file, remark) in source.take_remarks() {
-        let path = manifest.entries.get(file as usize).map(|entry| entry.path.to_string());
-        let failure = Failure::new(FailureKind::Partial, remark.words());
-        left_out.push(failure.about(path.unwrap_or_default()));
-    }
-    Ok((left_out, bytes))
+    let copied = AtomicU64::new(0);
+    let (_, left_out) = pour(&mut *source, &mut sink, stop, &copied)?;
+    Ok((left_out, copied.into_inner()))
 }
 
 /// Most values of blocks that are kept of one server's answers: 128 MiB of memory.

@@ -21,6 +21,7 @@ use super::program::Program;
 use super::{
     Copy, CpArgs, LAST_WORDS_SPAN, Sources, addresses, paths, unless_stopped, url, with_advice,
 };
+use crate::output::aside;
 use crate::show::Shower;
 use crate::verbs::transfer::{LOOK_SPAN, time_limit};
 
@@ -62,7 +63,8 @@ impl Copy<'_> {
             }
         };
         let beneath = several || paths::is_content(&to.path);
-        let described = self.describe_order((login, &to.login), &ready, beneath).await;
+        let ends = (login, &to.login);
+        let described = self.describe_order(ends, &sender.version, &ready, beneath).await;
         let ended = match described {
             Ok((order, url)) => {
                 sender.order(order, receiver.detour()).await;
@@ -84,6 +86,7 @@ impl Copy<'_> {
     async fn describe_order(
         &self,
         (from, to): (&Login, &Login),
+        version: &str,
         ready: &Ready,
         beneath: bool,
     ) -> Result<(Say, String), Failure> {
@@ -95,7 +98,14 @@ impl Copy<'_> {
         let detour = format!("{from} cannot reach {to}: the data go through here, which is slower");
         let order = Order::new(to.host(), ready.key, (addresses, ready.port));
         let order = Order { path: place.path.clone(), beneath, detour, ..order };
-        let order = Say::send(order.with_terms(&self.args.transfer));
+        let mut order = order.with_terms(&self.args.transfer);
+        if order.fit(version) {
+            aside(format_args!(
+                "gtp: {from}: gtp there is too old for --path-flows and --no-path-bound; the data \
+                 count as one TCP flow on the path"
+            ));
+        }
+        let order = Say::send(order);
         Ok((order.map_err(|failure| failure.about(to))?, shown))
     }
 }

@@ -6,7 +6,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,14 +21,16 @@ use tokio::time::timeout;
 
 use super::follow::{Ask, tell_changes};
 use super::hello::{
-    self, ADDRESSES_MAX, Ability, Answer, Failed, LINE_MAX, Object, Ready, Receive, Request, Want,
+    self, ADDRESSES_MAX, Ability, Alike, Answer, Failed, LINE_MAX, Object, Ready, Receive, Request,
+    Want,
 };
-use super::paths::{Asked, Found, to_read, to_write};
+use super::paths::{self, Asked, Found, to_make_alike, to_read, to_write};
 use super::send;
 use super::tunnel::{BARE, Frame, Links, NoFrame};
 use crate::args::HostArgs;
 use crate::output;
 use crate::ssh::far::{self, Wanted};
+use crate::sync::{BACKUPS_MEET, real};
 use crate::verbs::{host, other, runtime};
 
 /// Options of `far-end`.
@@ -150,7 +152,7 @@ impl Place {
     fn of(request: &Request, ready: &Ready) -> Option<Place> {
         let [one] = &ready.found[..] else { return None };
         let key = match &request.want {
-            Want::Read(_) | Want::Tree(_) => request.key,
+            Want::Read(_) | Want::Tree(_) | Want::Alike(_) => request.key,
             Want::Write(_) | Want::Receive(_) | Want::Run(_) | Want::Send(_) => return None,
         };
         let at = (!one.path.is_empty()).then(|| RelPath::new(&one.path)).transpose();
@@ -347,9 +349,13 @@ async fn open(
     args: &FarEndArgs,
     request: &Request,
 ) -> Result<(Host, RunningServer, Ready, PathBuf), Failure> {
+    if let Want::Write(path) | Want::Receive(Receive { path, .. }) = &request.want {
+        super::paths::check_target(&home(), path)?;
+    }
     let Found { root, objects } = match &request.want {
         Want::Read(paths) => to_read(&home(), paths)?,
-        Want::Write(path) | Want::Tree(path) => to_write(&home(), path)?,
+        Want::Write(path) => to_write(&home(), path)?,
+        Want::Tree(path) | Want::Alike(Alike { path, .. }) => to_make_alike(&home(), path)?,
         Want::Receive(Receive { path, .. }) => to_write(&home(), path)?,
         Want::Run(_) | Want::Send(_) => return Err(other("that is served by nobody")),
     };
@@ -357,7 +363,9 @@ async fn open(
     let identity = Identity::generate();
     let key = identity.fingerprint();
     let host = host(&args.host).identity(identity).start()?;
-    let mut server = Server::export(root.clone());
+    // Whoever asked wrote paths of this machine, and knows nothing of an export.
+    let called = format!("the far end's {}/", root.display().to_string().trim_end_matches('/'));
+    let mut server = Server::export(root.clone()).called(gtp_text::of_text(&called));
     server = match &request.want {
         Want::Read(_) => server.only_reader(request.key),
         Want::Write(_) => server.only_writer(request.key),
@@ -365,6 +373,10 @@ async fn open(
             server.only_writer(request.key).confined(confines(receive, &objects))
         }
         Want::Tree(_) | Want::Run(_) | Want::Send(_) => server.only_owner(request.key),
+        Want::Alike(alike) => {
+            let old_versions = old_versions(alike, &root, objects.first())?;
+            server.only_owner(request.key).old_versions(old_versions)
+        }
     };
     if let Want::Read(paths) = &request.want {
         let (together, _) = hello::part(paths, &objects);
@@ -389,6 +401,23 @@ async fn open(
     let port = running.address().port();
     let ready = Ready { version, key, addresses: addresses(), port, found: objects };
     Ok((host, running, ready, root))
+}
+
+/// Where old versions of a tree are kept, beneath a place that was found.
+fn old_versions(alike: &Alike, root: &Path, place: Option<&Object>) -> Result<PathBuf, Failure> {
+    let Alike { path, name, is_file, old_versions } = alike;
+    let at = place.map_or(root.to_owned(), |place| root.join(&place.path));
+    let is_dir = paths::is_content(path) || place.is_none_or(|place| place.name.is_empty());
+    let tree = match (*is_file && !is_dir, &**name) {
+        (true, _) => at.parent().unwrap_or(&at).to_owned(),
+        (false, "") => at,
+        (false, name) => at.join(name),
+    };
+    let (tree, place) = (real(&tree), real(&tree.join(old_versions)));
+    match place.starts_with(&tree) || tree.starts_with(&place) {
+        true => Err(Failure::new(FailureKind::Usage, BACKUPS_MEET)),
+        false => Ok(place),
+    }
 }
 
 /// What another far end may write: at the place alone, and beneath it what it was asked for.

@@ -57,6 +57,8 @@ pub enum Want {
     Write(String),
     /// This tree is to be made like another one: it is read, written and removed from.
     Tree(String),
+    /// The same for a tree of which old versions are kept outside it.
+    Alike(Alike),
     /// A command is to be run, which the near end says later; or the server of the subsystem that
     /// is named.
     Run(Option<String>),
@@ -65,6 +67,21 @@ pub enum Want {
     Send(Vec<String>),
     /// Another far end, which shows the key of the request, writes here.
     Receive(Receive),
+}
+
+/// A tree that is to be made like another one, and the directory for its old versions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Alike {
+    /// The place.
+    pub path: String,
+    /// The name of the tree beneath the place; empty if the place is the tree.
+    pub name: String,
+    /// Whether one file alone is followed: what is no directory is then that file, and the tree is
+    /// the directory that holds it.
+    pub is_file: bool,
+    /// Where old versions are kept: a path from the tree's directory.
+    pub old_versions: String,
 }
 
 /// What another far end is to write.
@@ -221,6 +238,10 @@ pub fn request(line: &[u8]) -> Result<Request, Bad> {
         Want::Read(paths) | Want::Send(paths) => are_paths(paths),
         Want::Receive(Receive { path, from }) => is_path(path) && are_paths(from),
         Want::Write(path) | Want::Tree(path) => is_path(path),
+        Want::Alike(Alike { path, name, old_versions, .. }) => {
+            let is_name = name.len() <= NAME_MAX && !name.contains(['/', '\0']) && name != "..";
+            is_path(path) && is_name && is_path(old_versions)
+        }
         Want::Run(subsystem) => subsystem.as_ref().is_none_or(|name| name.len() <= WORD_MAX),
     };
     if !fits {
@@ -330,6 +351,8 @@ pub enum Ability {
     Watch,
     /// All that it exports is a bundle of those objects that one can hold ([`part`]).
     Bundle,
+    /// It sends with the use of the path that it is told.
+    PathUse,
 }
 
 impl Ability {
@@ -341,6 +364,7 @@ impl Ability {
             Ability::Bare => "bare",
             Ability::Watch => "watch",
             Ability::Bundle => "bundle",
+            Ability::PathUse => "path",
         }
     }
 
@@ -521,6 +545,12 @@ mod tests {
             Want::Read(vec!["a".into(), "~/b*".into()]),
             Want::Write(String::new()),
             Want::Tree("t".into()),
+            Want::Alike(Alike {
+                path: "t".into(),
+                name: "u".into(),
+                is_file: false,
+                old_versions: "../old".into(),
+            }),
             Want::Send(vec!["a".into()]),
             Want::Receive(Receive { path: "b".into(), from: vec!["a".into()] }),
         ] {
@@ -598,6 +628,11 @@ mod tests {
         bad(request_for(Want::Send(vec!["a".into(); OBJECTS_MAX + 1])));
         bad(request_for(Want::Receive(Receive { path: "b".into(), from: Vec::new() })));
         bad(request_for(Want::Write("a\0b".into())));
+        for name in ["..", "a/b", "a\0b"] {
+            let (path, old_versions) = ("t".into(), "/old".into());
+            let name = name.into();
+            bad(request_for(Want::Alike(Alike { path, name, is_file: true, old_versions })));
+        }
         bad(request_for(Want::Write("x".repeat(PATH_MAX + 1))));
         bad(Request { ports: Some((2, 1)), ..request_for(Want::Write("a".into())) });
         assert!(request(b"hello\n").is_err());

@@ -15,7 +15,7 @@ use gtp::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::hello::as_text;
+use super::hello::{Ability, as_text};
 use super::tunnel::CONTENT_MOST;
 use crate::args::{self, Control, TransferArgs};
 use crate::verbs::transfer::{Options, law, udp};
@@ -179,6 +179,17 @@ impl Order {
         self.udp = named(&terms.udp);
         self.path_use = terms.path.path_use().code();
         self
+    }
+
+    /// Leaves out how the path is to be used if a far end of this release does not know it. Then
+    /// the session counts as one flow, which never takes more of the path. Returns whether that is
+    /// so.
+    pub fn fit(&mut self, version: &str) -> bool {
+        let is_known = self.path_use.is_none() || Ability::PathUse.is_of(version);
+        if !is_known {
+            self.path_use = None;
+        }
+        !is_known
     }
 
     /// Puts the terms into a description.
@@ -462,6 +473,7 @@ mod tests {
     use gtp::Identity;
     use proptest::prelude::*;
 
+    use super::super::hello::with_abilities;
     use super::*;
 
     const URL: &str = "gtp://b:1/x";
@@ -500,6 +512,28 @@ mod tests {
         };
         assert_eq!(failure.kind, FailureKind::NoUdpPath);
         assert_eq!(failure.text, "no\\u{1b}[2J");
+    }
+
+    #[test]
+    fn a_far_end_that_knows_no_use_of_the_path_is_told_of_none() {
+        let order = || Order {
+            path_use: Some(4),
+            ..Order::new("b", Identity::generate().fingerprint(), (Vec::new(), 1))
+        };
+        let older = with_abilities("0.1.0", &[Ability::Bare]);
+        for (version, is_known) in [
+            (with_abilities("0.1.0", &[Ability::PathUse]), true),
+            ("0.1.0".into(), false),
+            (older, false),
+        ] {
+            let mut order = order();
+            assert_eq!(order.fit(&version), !is_known, "{version}");
+            // It refuses a field that it does not know.
+            let said = String::from_utf8(Say::send(order).unwrap().encode()).unwrap();
+            assert_eq!(said.contains("path_use"), is_known, "{version}: {said}");
+        }
+        let mut plain = Order { path_use: None, ..order() };
+        assert!(!plain.fit("0.1.0"));
     }
 
     #[test]

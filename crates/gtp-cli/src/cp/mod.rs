@@ -13,6 +13,7 @@ pub mod hello;
 mod messages;
 pub mod near;
 pub mod operand;
+mod own;
 pub mod paths;
 mod program;
 mod script;
@@ -41,7 +42,7 @@ use crate::hosts::Mirrors;
 use crate::output;
 use crate::show::Shower;
 use crate::signals::Signals;
-use crate::verbs::put::{described, is_input, local_sources};
+use crate::verbs::put::{check_input, described, is_input, local_sources};
 use crate::verbs::transfer::{Ends, Options, control, watch_with};
 use crate::verbs::{host, other, runtime, start_client};
 use hello::{Ability, Object, Ready, Request, Want};
@@ -113,8 +114,8 @@ enum Plan {
     Push { from: Vec<PathBuf>, to: Remote },
     /// From servers.
     Get { urls: Vec<String>, to: PathBuf },
-    /// From behind logins and from servers.
-    Gather { from: Vec<Sources>, urls: Vec<String>, to: PathBuf },
+    /// From this machine, from behind logins and from servers to this machine.
+    Gather { local: Vec<PathBuf>, from: Vec<Sources>, urls: Vec<String>, to: PathBuf },
     /// To a server.
     Put { from: Vec<PathBuf>, url: String },
     /// From behind logins to behind another one.
@@ -137,7 +138,7 @@ pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
     control(&args.transfer)?;
     let mut ends = Ends::default();
     if matches!(&plan, Plan::Push { from, .. } | Plan::Put { from, .. } if is_input(from)) {
-        output::check_input()?;
+        check_input(&args.transfer)?;
     }
     let to_stdout = matches!(&plan, Plan::Pull { to, .. } | Plan::Get { to, .. } if is_stream(to));
     if to_stdout {
@@ -153,7 +154,9 @@ pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
             Plan::Pull { from, to } => copy.bring_all(from, &To::Here(&to)).await,
             Plan::Push { from, to } => copy.push(from, &to).await,
             Plan::Get { urls, to } => copy.get(&urls, urls.len() > 1, &to).await,
-            Plan::Gather { from, urls, to } => copy.bring_and_get(&from, &urls, &to).await,
+            Plan::Gather { local, from, urls, to } => {
+                copy.gather_here(&local, &from, &urls, &to).await
+            }
             Plan::Put { from, url } => copy.put(from, url).await,
             Plan::Between { from, to } => copy.bring_all(from, &To::Behind(&to)).await,
             Plan::Through { from, to } => copy.through(from, to).await,
@@ -190,18 +193,22 @@ fn plan(words: &[OsString]) -> Result<Plan, Failure> {
             Ok(Plan::Put { from: local_sources(local)?, url })
         }
         (Operand::Remote(to), [], [_, ..], []) => Ok(Plan::Between { from: by_login(remote), to }),
-        (Operand::Local(to), [], [_, ..], [_, ..]) => {
-            Ok(Plan::Gather { from: by_login(remote), urls, to })
+        (Operand::Local(to), ..) => {
+            refuse_input(&local)?;
+            Ok(Plan::Gather { local, from: by_login(remote), urls, to })
         }
-        (Operand::Local(_), ..) => Err(usage(
-            "one source is on this machine already: copy it with cp, and the others with gtp cp",
-        )),
         (to @ (Operand::Remote(_) | Operand::Address(_)), ..) => {
-            if local.iter().any(|path| is_stream(path)) {
-                return Err(usage("standard input is a source on its own"));
-            }
+            refuse_input(&local)?;
             Ok(Plan::Through { from, to })
         }
+    }
+}
+
+/// Refuses standard input among other sources.
+fn refuse_input(local: &[PathBuf]) -> Result<(), Failure> {
+    match local.iter().any(|path| is_stream(path)) {
+        true => Err(usage("standard input is a source on its own")),
+        false => Ok(()),
     }
 }
 
@@ -272,10 +279,11 @@ impl Copy<'_> {
         true
     }
 
-    /// Copies from logins, and then from servers. One that fails does not keep the next from being
-    /// tried, unless the user has stopped the command.
-    async fn bring_and_get(
+    /// Copies from here, then from logins, and then from servers. One that fails does not keep the
+    /// next from being tried, unless the user has stopped the command.
+    async fn gather_here(
         &mut self,
+        local: &[PathBuf],
         from: &[Sources],
         urls: &[String],
         to: &Path,
@@ -283,10 +291,11 @@ impl Copy<'_> {
         if is_stream(to) {
             return Err(usage("standard output takes one file"));
         }
-        match self.bring_each(from, &To::Here(to)).await {
-            true => self.get(urls, true, to).await,
-            false => Ok(()),
+        let goes_on = self.copy_own(local, to).await;
+        if goes_on && self.bring_each(from, &To::Here(to)).await {
+            self.get(urls, true, to).await?;
         }
+        Ok(())
     }
 
     async fn bring(
@@ -753,13 +762,11 @@ mod tests {
 
     #[test]
     fn words_mean_one_plan_and_what_is_not_there_yet_is_a_usage_error_that_says_so() {
-        for words in [&["x", "a:y", "."][..], &["gtp://h/x", "y", "."]] {
-            let Err(refused) = planned(words) else { panic!("{words:?}") };
-            assert_eq!(refused.kind, FailureKind::Usage, "{words:?}");
-            assert!(refused.text.contains("already"), "{words:?}: {refused}");
+        for words in [&["x", "a:y", "."][..], &["gtp://h/x", "y", "."], &["gtp://h/x", "a:y", "."]]
+        {
+            assert!(matches!(planned(words), Ok(Plan::Gather { .. })), "{words:?}");
         }
-        assert!(matches!(planned(&["gtp://h/x", "a:y", "."]), Ok(Plan::Gather { .. })));
-        for words in [&["a:x"][..], &["x", "y"], &["-", "x", "a:y"]] {
+        for words in [&["a:x"][..], &["x", "y"], &["-", "x", "a:y"], &["-", "a:y", "."]] {
             assert_eq!(planned(words).err().unwrap().kind, FailureKind::Usage, "{words:?}");
         }
         assert!(matches!(planned(&["h:a", "h:b", "."]), Ok(Plan::Pull { .. })));

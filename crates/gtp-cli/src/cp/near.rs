@@ -87,9 +87,11 @@ pub async fn call(
             let listening = async || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.ok();
             let detour = match request.want {
                 Want::Run(_) | Want::Send(_) => None,
-                Want::Read(_) | Want::Write(_) | Want::Tree(_) | Want::Receive(_) => {
-                    listening().await
-                }
+                Want::Read(_)
+                | Want::Write(_)
+                | Want::Tree(_)
+                | Want::Alike(_)
+                | Want::Receive(_) => listening().await,
             };
             if !Ability::Bare.is_of(&ready.version) {
                 talk.links.end(tunnel::BARE);

@@ -5,7 +5,7 @@
 //! once, as the login itself would follow them.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -169,19 +169,55 @@ fn check_kind(path: &str, real: &Path) -> Result<(), Failure> {
     Err(Failure::new(kind, why).about(gtp_text::of_text(path)))
 }
 
-/// Finds the place that is to be written.
+/// Checks that what is at a path that is to be written can be written, or made.
+///
+/// # Errors
+/// [`FailureKind::Destination`] if a device, a pipe or a socket is there, something else than a
+/// directory although the path ends in a slash, or something else than a directory above it.
+pub fn check_target(home: &Path, path: &str) -> Result<(), Failure> {
+    // Without a slash at its end, which would hide what is no directory.
+    let full: PathBuf = absolute(home, path)?.components().collect();
+    let refused =
+        |why: &str| Err(Failure::new(FailureKind::Destination, why).about(gtp_text::of_text(path)));
+    let above = full.parent().and_then(|holder| std::fs::metadata(holder).ok());
+    match std::fs::metadata(&full) {
+        Ok(there) if there.is_dir() => Ok(()),
+        Ok(there) if !there.is_file() => refused("is a device, pipe or socket, and no destination"),
+        Ok(_) if is_content(path) => refused("is not a directory, as the slash at its end says"),
+        Ok(_) => Ok(()),
+        Err(_) if above.is_some_and(|above| !above.is_dir()) => {
+            refused("what should hold it is not a directory")
+        }
+        // Finding the place says what is wrong, if something is.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Finds the place that is to be written. A link there to a file is followed.
 ///
 /// # Errors
 /// [`FailureKind::Destination`] if the directory that should hold it is not there.
 pub fn to_write(home: &Path, path: &str) -> Result<Found, Failure> {
     let full = absolute(home, path)?;
-    let (holder, name) = match full.canonicalize() {
-        Ok(real) if real.is_dir() => (real, None),
-        Ok(real) => {
+    match full.canonicalize() {
+        Ok(real) if !real.is_dir() => {
             let name = real.file_name().map(OsStr::to_owned);
-            (real.parent().unwrap_or(&real).to_owned(), name)
+            place((real.parent().unwrap_or(&real).to_owned(), name))
         }
-        Err(_) => {
+        Ok(_) | Err(_) => to_make_alike(home, path),
+    }
+}
+
+/// Finds the place that is to be made like another one. A link there to a directory is followed,
+/// and one to a file is itself the place.
+///
+/// # Errors
+/// As [`to_write`].
+pub fn to_make_alike(home: &Path, path: &str) -> Result<Found, Failure> {
+    let full = absolute(home, path)?;
+    match full.canonicalize() {
+        Ok(real) if real.is_dir() => place((real, None)),
+        Ok(_) | Err(_) => {
             let name = full.file_name().map(OsStr::to_owned);
             let holder = full.parent().unwrap_or(&full).canonicalize().map_err(|error| {
                 let text = match error.kind() {
@@ -190,9 +226,13 @@ pub fn to_write(home: &Path, path: &str) -> Result<Found, Failure> {
                 };
                 Failure::new(FailureKind::Destination, text).about(gtp_text::of_text(path))
             })?;
-            (holder, name)
+            place((holder, name))
         }
-    };
+    }
+}
+
+/// A name in a directory, or the directory itself, as what was found.
+fn place((holder, name): (PathBuf, Option<OsString>)) -> Result<Found, Failure> {
     let spot = match &name {
         Some(name) => holder.join(name),
         None => holder.clone(),
@@ -374,8 +414,47 @@ mod tests {
         assert_eq!(place("new"), is("", "new"));
         assert_eq!(place("data/new/"), is("data", "new"));
         assert_eq!(place("~/data/f"), is("data", "f"));
+        std::os::unix::fs::symlink("data/f", home.join("to file")).unwrap();
+        assert_eq!(place("to file"), is("data", "f"));
+        let alike = |path: &str| to_make_alike(&home, path).unwrap().objects.remove(0).path;
+        assert_eq!(
+            (alike("to file"), alike("link"), alike("new")),
+            ("to file".into(), String::new(), "new".into())
+        );
         let refused = to_write(&home, "none/new").unwrap_err();
         assert_eq!(refused.kind, FailureKind::Destination);
+    }
+
+    #[test]
+    fn what_is_no_file_and_no_directory_is_no_target() {
+        let (_dir, home) = home();
+        let pipe = home.join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        std::os::unix::fs::symlink("pipe", home.join("to pipe")).unwrap();
+        std::os::unix::fs::symlink("none", home.join("to none")).unwrap();
+        for path in ["", "data", "data/", "data/f", "link", "new", "data/new/", "to none"] {
+            assert!(check_target(&home, path).is_ok(), "{path}");
+        }
+        for (path, why) in [
+            ("/dev/null", "is a device, pipe or socket"),
+            ("/dev/null/", "is a device, pipe or socket"),
+            ("pipe", "is a device, pipe or socket"),
+            ("to pipe", "is a device, pipe or socket"),
+            ("pipe/x", "what should hold it is not a directory"),
+            ("data/f/x", "what should hold it is not a directory"),
+            ("data/f/", "is not a directory, as the slash at its end says"),
+        ] {
+            let refused = check_target(&home, path).unwrap_err();
+            assert_eq!(refused.kind, FailureKind::Destination, "{path}");
+            assert!(refused.to_string().contains(why), "{path}: {refused}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, timeout};
 
 use super::far_end::{FarEndArgs, Heard, SILENCE_SPAN, home, say};
-use super::hello::{ADDRESSES_MAX, Answer, Sends};
+use super::hello::{ADDRESSES_MAX, Ability, Answer, Sends, with_abilities};
 use super::messages::{Order, Report, Say, kind_of};
 use super::paths::to_send;
 use super::tunnel::{Frame, Links, NoFrame, accept_links};
@@ -32,7 +32,8 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let sources = to_send(&home(), paths)?;
     let identity = Identity::generate();
-    let (version, key) = (env!("CARGO_PKG_VERSION").to_owned(), identity.fingerprint());
+    let version = with_abilities(env!("CARGO_PKG_VERSION"), &[Ability::PathUse]);
+    let key = identity.fingerprint();
     let here = host(&args.host).identity(identity).start()?;
     say(&Answer::Sends(Sends { version, key }))?;
     let (links, writing) = Links::over(tokio::io::stdout());

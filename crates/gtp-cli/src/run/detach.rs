@@ -23,7 +23,7 @@ pub const THERE: &str = "there";
 pub fn detach(pump: &PumpArgs) -> Result<ExitCode, Failure> {
     gtp_sys::descriptors::pass_none_on().map_err(other)?;
     let socket = std::path::absolute(place::socket(pump.socket.as_deref())?).map_err(other)?;
-    let mut command = Command::new(std::env::current_exe().map_err(other)?);
+    let mut command = Command::new(place::own_program()?);
     command.args(pump_arguments(pump, &socket)?).arg("--detached");
     // It does not hold on to a terminal, to pipes or to a directory.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -46,12 +46,14 @@ pub fn make_dir_of(socket: &Path) -> io::Result<()> {
 /// where `make install` puts it.
 pub fn preload(named: Option<&Path>) -> Result<PathBuf, Failure> {
     const NAME: &str = "libgtp_preload.so";
-    let own = std::env::current_exe().map_err(crate::verbs::other)?;
-    let beside = own.with_file_name(NAME);
-    let installed = own.parent().and_then(Path::parent).map(|dir| dir.join("lib").join(NAME));
     let candidates = match named {
         Some(path) => vec![path.to_owned()],
-        None => std::iter::once(beside).chain(installed).collect(),
+        None => {
+            let own = own_program()?;
+            let installed = own.parent().and_then(Path::parent);
+            let installed = installed.map(|dir| dir.join("lib").join(NAME));
+            std::iter::once(own.with_file_name(NAME)).chain(installed).collect()
+        }
     };
     let found = candidates.iter().find(|path| path.is_file());
     let absolute = found.and_then(|path| path.canonicalize().ok());
@@ -61,3 +63,43 @@ pub fn preload(named: Option<&Path>) -> Result<PathBuf, Failure> {
         Failure::new(FailureKind::Missing, text)
     })
 }
+
+/// The file of this program.
+///
+/// # Errors
+/// That the kernel does not tell, with what to do where `/proc` is what is lacking.
+pub fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| match shows_itself() {
+        true => crate::verbs::other(error),
+        false => {
+            let text = format!(
+                "where gtp itself is, and so its library, cannot be told: {NO_PROC}, or name the \
+                 library with --preload"
+            );
+            Failure::new(FailureKind::Other, text)
+        }
+    })
+}
+
+/// Checks that this process can hold a pump or start one, which finds sockets, descriptors and its
+/// own program by `/proc`.
+///
+/// # Errors
+/// That `/proc` is not there, with what to do.
+pub fn check_pump() -> Result<(), Failure> {
+    if shows_itself() {
+        return Ok(());
+    }
+    let text = format!(
+        "no pump can be started here: {NO_PROC}, or name with --pump one that runs where it is"
+    );
+    Err(Failure::new(FailureKind::Other, text))
+}
+
+/// Whether the kernel shows this process its own descriptors.
+fn shows_itself() -> bool {
+    Path::new("/proc/self/fd").is_dir()
+}
+
+/// What is lacking without `/proc`, and how to mend it.
+const NO_PROC: &str = "/proc is not mounted; mount it (mount -t proc proc /proc)";

@@ -36,6 +36,7 @@ pub fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let socket = place::socket(args.pump.socket.as_deref())?;
     let socket = std::path::absolute(socket).map_err(other)?;
     if !endpoint::is_there(&socket) {
+        place::check_pump()?;
         start_pump(&args.pump, &socket)?;
     }
     let mut libraries = OsString::from(preload);
@@ -133,7 +134,7 @@ fn forbid_tcp() {
 
 /// Starts this user's pump, and waits until it listens.
 fn start_pump(pump: &PumpArgs, socket: &Path) -> Result<(), Failure> {
-    let mut command = Command::new(std::env::current_exe().map_err(other)?);
+    let mut command = Command::new(place::own_program()?);
     command.args(pump_arguments(pump, socket)?).arg("--detach");
     // It is itself no program that is spoken for.
     command.env_remove("LD_PRELOAD").env_remove("GTP_RUN_REQUIRE");

@@ -83,6 +83,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Runs the pump until it is idle, or stopped.
 pub fn run(command: PumpCommand) -> Result<ExitCode, Failure> {
+    place::check_pump()?;
     if command.detach {
         return detach::detach(&command.pump);
     }

@@ -4,7 +4,7 @@
 //! said with the command.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueHint};
@@ -16,9 +16,10 @@ use super::plan::Rules;
 use super::side::Part;
 use crate::args::TransferArgs;
 use crate::cp::WayArgs;
+use crate::cp::hello::{Alike, Want};
 use crate::words;
 use gtp::replica::Asked;
-use gtp::{Failure, TimeStep};
+use gtp::{Failure, FailureKind, TimeStep};
 
 /// Options of `sync`.
 #[derive(Debug, Args)]
@@ -26,7 +27,8 @@ pub struct SyncArgs {
     /// The directory that is to be followed, and the one that is made like it. Each is a path of
     /// this machine, [user@]host:path for one behind an ssh login, or gtp://host[:port]/path; one
     /// at least is here. SRC goes beneath DST under its own name; written with a slash at its end,
-    /// its content goes into DST
+    /// its content goes into DST. A single file goes into DST if that is a directory or ends with a
+    /// slash; otherwise the last part of DST is its new name
     #[arg(required = true, num_args = 2, value_names = ["SRC", "DST"],
         value_hint = ValueHint::Hostname)]
     pub words: Vec<OsString>,
@@ -89,7 +91,7 @@ pub struct SyncArgs {
     #[arg(short = 'b', long)]
     pub backup: bool,
     /// Keep it in this directory instead, under the same paths. A relative path is from DST; one
-    /// outside DST needs DST on this machine
+    /// outside DST is for this machine and for logins, not for gtp://
     #[arg(long, value_name = "DIR")]
     pub backup_dir: Option<String>,
     /// What is put behind names of backups: ~ if not said, and nothing with --backup-dir
@@ -135,6 +137,42 @@ impl SyncArgs {
     /// [`gtp::FailureKind::Usage`].
     pub fn backups(&self) -> Result<Option<Backup>, Failure> {
         Backup::of(self.backup, self.backup_dir.as_deref(), self.suffix.as_deref())
+    }
+
+    /// The directory in which that is kept, from the destination's, if it is outside that.
+    ///
+    /// # Errors
+    /// As [`SyncArgs::backups`].
+    pub fn backups_outside(&self) -> Result<Option<PathBuf>, Failure> {
+        Ok(self.backups()?.as_ref().and_then(Backup::outside).map(Path::to_owned))
+    }
+
+    /// What a far end is asked for of a destination: the tree of this name beneath the path, or, of
+    /// a single file, its place.
+    ///
+    /// # Errors
+    /// As [`SyncArgs::backups`].
+    pub fn want(&self, path: &str, name: &str, is_file: bool) -> Result<Want, Failure> {
+        let (path, name) = (path.to_owned(), name.to_owned());
+        Ok(match self.backups_outside()? {
+            Some(dir) => {
+                // What the user wrote is UTF-8.
+                let old_versions = dir.to_string_lossy().into_owned();
+                Want::Alike(Alike { path, name, is_file, old_versions })
+            }
+            None => Want::Tree(path),
+        })
+    }
+
+    /// A far end's failure, with what it means if the far end may be too old for what is asked.
+    pub fn of_old_far_end(&self, failure: Failure) -> Failure {
+        match self.backups_outside() {
+            Ok(Some(_)) if failure.text.contains("unknown variant") => {
+                let text = "gtp there is too old to keep backups outside DST (--backup-dir)";
+                Failure::new(FailureKind::Authentication, text)
+            }
+            _ => failure,
+        }
     }
 
     /// What surveys look at.

@@ -11,26 +11,23 @@ use std::path::Path;
 use gtp::replica::Node;
 use gtp::{Failure, FailureKind};
 
+use super::globs::{Globs, Of, Part, Steps};
 use super::ignored::Ignored;
 use super::plan::ancestors;
 
 /// Rules in their order.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    rules: Vec<Rule>,
+    /// Of each rule, whether it takes in.
+    rules: Vec<bool>,
+    /// The patterns of the rules, the first with the highest rank.
+    globs: Globs,
     /// Paths that take part, with all beneath them; all if `None`.
     only: Option<HashSet<String>>,
+    /// The directories above them.
+    leading: HashSet<String>,
     /// What files in the source leave out, where no rule decides.
     ignored: Ignored,
-}
-
-#[derive(Debug, Clone)]
-struct Rule {
-    includes: bool,
-    pattern: Vec<u8>,
-    dirs_only: bool,
-    is_anchored: bool,
-    has_slash: bool,
 }
 
 /// Nodes that take part, and directories that hold others.
@@ -93,12 +90,23 @@ impl Filter {
             let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
             parts.collect::<Vec<_>>().join("/")
         };
-        self.only = Some(paths.into_iter().map(clean).collect());
+        let only: HashSet<String> = paths.into_iter().map(clean).collect();
+        let above = only.iter().flat_map(|path| ancestors(path).skip(1));
+        self.leading = above.map(str::to_owned).collect();
+        self.only = Some(only);
     }
 
     /// Leaves out what these say where no rule decides.
     pub fn ignore(&mut self, ignored: Ignored) {
         self.ignored = ignored;
+    }
+
+    /// Checks that what [`Filter::ignore`] was given has judged all names.
+    ///
+    /// # Errors
+    /// As [`Ignored::check`].
+    pub fn check(&self) -> Result<(), Failure> {
+        self.ignored.check()
     }
 
     fn add(&mut self, includes: bool, pattern: &str) {
@@ -107,8 +115,14 @@ impl Filter {
         let is_anchored = bare.starts_with('/');
         let bare = bare.trim_start_matches('/');
         let has_slash = bare.contains('/') || bare.contains("**");
-        let pattern = bare.as_bytes().to_vec();
-        self.rules.push(Rule { includes, pattern, dirs_only, is_anchored, has_slash });
+        let mut parts = parts(bare.as_bytes());
+        let of = if is_anchored || has_slash { Of::Path } else { Of::Name };
+        if of == Of::Path && !is_anchored {
+            parts.insert(0, Part::Dirs);
+        }
+        let rank = u32::MAX - u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
+        self.globs.add((of, parts), dirs_only, rank);
+        self.rules.push(includes);
     }
 
     /// Nodes that are listed, or all if there is no list, whatever rules say of them.
@@ -122,11 +136,7 @@ impl Filter {
             && !only.contains("")
         {
             let listed = ancestors(path).any(|part| only.contains(part));
-            let leads = is_dir && {
-                let prefix = format!("{path}/");
-                only.iter().any(|listed| listed.starts_with(&prefix))
-            };
-            return listed || leads;
+            return listed || is_dir && self.leading.contains(path);
         }
         true
     }
@@ -136,9 +146,10 @@ impl Filter {
         if !self.is_listed(path, is_dir) {
             return false;
         }
-        let first = self.rules.iter().find(|rule| rule.matches(path, is_dir));
-        match first {
-            Some(rule) => rule.includes,
+        // Rules are the user's own, so nothing bounds the steps.
+        let first = self.globs.find(path, is_dir, &mut Steps::unbounded());
+        match first.and_then(|rank| self.rules.get((u32::MAX - rank) as usize)) {
+            Some(includes) => *includes,
             None => !self.ignored.has(path, is_dir),
         }
     }
@@ -170,103 +181,44 @@ impl Filter {
     }
 }
 
-impl Rule {
-    fn matches(&self, path: &str, is_dir: bool) -> bool {
-        if self.dirs_only && !is_dir {
-            return false;
-        }
-        let path = path.as_bytes();
-        if self.is_anchored {
-            return matches(&self.pattern, path);
-        }
-        if !self.has_slash {
-            let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-            return matches(&self.pattern, name);
-        }
-        let starts = path.iter().enumerate().filter(|&(_, &b)| b == b'/').map(|(at, _)| at + 1);
-        [0].into_iter().chain(starts).any(|start| matches(&self.pattern, &path[start..]))
+/// The parts of a pattern.
+fn parts(mut pattern: &[u8]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    while !pattern.is_empty() {
+        let (length, part) = match pattern {
+            [b'*', b'*', ..] => (2, Part::All),
+            [b'*', ..] => (1, Part::Any),
+            [b'?', ..] => (1, Part::One),
+            [b'\\', literal, ..] => (2, Part::Byte(*literal)),
+            [b'[', rest @ ..] => class(rest).unwrap_or((1, Part::Byte(b'['))),
+            [literal, ..] => (1, Part::Byte(*literal)),
+            [] => break,
+        };
+        parts.push(part);
+        pattern = &pattern[length..];
     }
+    parts
 }
 
-/// Whether a text is what a pattern describes. Takes time in proportion to the product of both.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    // For each place in the text, whether the pattern so far ends there.
-    let mut ends = vec![false; text.len() + 1];
-    ends[0] = true;
-    let mut at = 0;
-    while at < pattern.len() {
-        let (length, step) = step(&pattern[at..]);
-        let mut next = vec![false; text.len() + 1];
-        match step {
-            Step::Any { slashes } => {
-                let mut open = false;
-                for place in 0..=text.len() {
-                    open |= ends[place];
-                    next[place] = open;
-                    open &= place == text.len() || slashes || text[place] != b'/';
-                }
-            }
-            Step::One(fits) => {
-                for place in 0..text.len() {
-                    next[place + 1] = ends[place] && fits(text[place]);
-                }
-            }
-        }
-        ends = next;
-        at += length;
-    }
-    ends[text.len()]
-}
-
-/// Whether one byte fits.
-type Fits<'a> = Box<dyn Fn(u8) -> bool + 'a>;
-
-enum Step<'a> {
-    Any { slashes: bool },
-    One(Fits<'a>),
-}
-
-/// The first step of a pattern and its length.
-fn step(pattern: &[u8]) -> (usize, Step<'_>) {
-    match pattern {
-        [b'*', b'*', ..] => (2, Step::Any { slashes: true }),
-        [b'*', ..] => (1, Step::Any { slashes: false }),
-        [b'?', ..] => (1, Step::One(Box::new(|b| b != b'/'))),
-        [b'\\', literal, ..] => (2, Step::One(Box::new(move |b| b == *literal))),
-        [b'[', rest @ ..] => match class(rest) {
-            Some((length, fits)) => (length + 1, Step::One(fits)),
-            None => (1, Step::One(Box::new(|b| b == b'['))),
-        },
-        [literal, ..] => (1, Step::One(Box::new(move |b| b == *literal))),
-        [] => (1, Step::One(Box::new(|_| false))),
-    }
-}
-
-/// What a class in brackets matches, and its length with the closing one.
-fn class(rest: &[u8]) -> Option<(usize, Fits<'_>)> {
+/// A class behind its opening bracket, and its length with both brackets; `None` if it has no end.
+fn class(rest: &[u8]) -> Option<(usize, Part)> {
     let negated = matches!(rest.first(), Some(b'!' | b'^'));
     let body = &rest[usize::from(negated)..];
     let end = body.iter().skip(1).position(|&b| b == b']')? + 1;
-    let members = &body[..end];
-    let fits = move |b: u8| {
-        let mut at = 0;
-        let mut found = false;
-        while at < members.len() {
-            match members[at..] {
-                [from, b'-', to, ..] => {
-                    found |= (from..=to).contains(&b);
-                    at += 3;
-                }
-                [one, ..] => {
-                    found |= one == b;
-                    at += 1;
-                }
-                [] => break,
+    let (mut members, mut ranges) = (&body[..end], Vec::new());
+    while let [from, others @ ..] = members {
+        match others {
+            [b'-', to, others @ ..] => {
+                ranges.push((*from, *to));
+                members = others;
+            }
+            others => {
+                ranges.push((*from, *from));
+                members = others;
             }
         }
-        found != negated && b != b'/'
-    };
-    Some((usize::from(negated) + end + 1, Box::new(fits)))
+    }
+    Some((usize::from(negated) + end + 2, Part::Class { negated, ranges }))
 }
 
 /// Reads a file of rules or names, `-` being standard input.
@@ -290,6 +242,7 @@ mod tests {
     use gtp::{Mtime, RelPath};
     use proptest::prelude::*;
 
+    use super::super::globs::Glob;
     use super::*;
 
     fn takes(rules: &[&str], path: &str) -> bool {
@@ -371,8 +324,11 @@ mod tests {
     proptest! {
         #[test]
         fn any_pattern_ends_and_a_text_matches_itself(pattern: Vec<u8>, text in "[a-z/.]{0,20}") {
-            let _ = matches(&pattern, text.as_bytes());
-            prop_assert!(matches(text.as_bytes(), text.as_bytes()));
+            let matches = |pattern: &[u8]| {
+                Glob::new(parts(pattern)).matches(text.as_bytes(), &mut Steps::unbounded())
+            };
+            matches(&pattern);
+            prop_assert!(matches(text.as_bytes()));
         }
     }
 }

@@ -4,6 +4,8 @@
 //! path from the file's directory, one without against a name at any depth. `*`, `?` and `[…]`
 //! match no slash; `**/`, `/**/` and `/**` stand for any number of directories.
 
+use super::globs::{Globs, Of, Part, Steps};
+
 /// What a file says of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says {
@@ -15,33 +17,18 @@ pub enum Says {
 
 /// The patterns of one file.
 #[derive(Debug, Clone, Default)]
-pub struct Patterns(Vec<Pattern>);
-
-#[derive(Debug, Clone)]
-struct Pattern {
-    says: Says,
-    dirs_only: bool,
-    parts: Vec<Part>,
+pub struct Patterns {
+    /// What each says.
+    says: Vec<Says>,
+    /// Each under its position: the last one that matches decides.
+    globs: Globs,
 }
 
-/// A part of a pattern.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
-    Byte(u8),
-    /// Any byte but a slash.
-    One,
-    /// Any bytes but slashes.
-    Any,
-    /// One of these bytes, or none of them; never a slash.
-    Class {
-        negated: bool,
-        ranges: Vec<(u8, u8)>,
-    },
-    /// Any number of directories, each with its slash.
-    Dirs,
-    /// Everything that is left, one byte at least.
-    Rest,
-}
+/// Longest pattern in bytes: a path is no longer.
+pub const LENGTH_MAX: usize = 4_096;
+
+/// Most patterns of one file.
+pub const PATTERNS_MAX: usize = 65_536;
 
 impl Patterns {
     /// Takes in a line.
@@ -53,6 +40,14 @@ impl Patterns {
         if line.is_empty() || line.starts_with('#') {
             return Ok(());
         }
+        if line.len() > LENGTH_MAX {
+            let begin: String = line.chars().take(SHOWN_MAX).collect();
+            let begin = gtp_text::of_text(&begin);
+            return Err(format!("{begin}…: a pattern longer than {LENGTH_MAX} bytes"));
+        }
+        if self.says.len() >= PATTERNS_MAX {
+            return Err(too_many());
+        }
         let (says, rest) = match line.strip_prefix('!') {
             Some(rest) => (Says::Keep, rest),
             None => (Says::LeaveOut, line),
@@ -61,87 +56,34 @@ impl Patterns {
             Some(rest) => (true, rest),
             None => (false, rest),
         };
+        let of = if rest.contains('/') { Of::Path } else { Of::Name };
         let whole = rest.strip_prefix('/').unwrap_or(rest);
-        let mut parts = match rest.contains('/') {
-            true => Vec::new(),
-            false => vec![Part::Dirs],
-        };
-        let read = read(whole.as_bytes(), &mut parts);
-        read.map_err(|why| format!("{}: {why}", gtp_text::of_text(line)))?;
-        self.0.push(Pattern { says, dirs_only, parts });
+        let parts = read(whole.as_bytes());
+        let parts = parts.map_err(|why| format!("{}: {why}", gtp_text::of_text(line)))?;
+        let rank = u32::try_from(self.says.len()).map_err(|_| too_many())?;
+        self.says.push(says);
+        self.globs.add((of, parts), dirs_only, rank);
         Ok(())
     }
 
-    /// What the file says of a path beneath its directory; `None` if no pattern matches.
-    pub fn say(&self, path: &str, is_dir: bool) -> Option<Says> {
-        let matches =
-            |pattern: &&Pattern| (is_dir || !pattern.dirs_only) && pattern.matches(path.as_bytes());
-        self.0.iter().rev().find(matches).map(|pattern| pattern.says)
+    /// What the file says of a path beneath its directory; `None` if no pattern matches. Adds to
+    /// `steps` what that took.
+    pub fn say(&self, path: &str, is_dir: bool, steps: &mut Steps) -> Option<Says> {
+        let last = self.globs.find(path, is_dir, steps)?;
+        self.says.get(last as usize).copied()
     }
 }
 
-impl Pattern {
-    /// Whether it describes a text. Takes time in proportion to the product of both.
-    fn matches(&self, text: &[u8]) -> bool {
-        // For each place in the text, whether the pattern so far ends there.
-        let mut ends = vec![false; text.len() + 1];
-        ends[0] = true;
-        for part in &self.parts {
-            ends = part.step(&ends, text);
-        }
-        ends[text.len()]
-    }
+fn too_many() -> String {
+    format!("more than {PATTERNS_MAX} patterns")
 }
 
-impl Part {
-    /// Where the pattern ends with this part, if it ends there without it.
-    fn step(&self, ends: &[bool], text: &[u8]) -> Vec<bool> {
-        let mut next = vec![false; ends.len()];
-        let mut is_open = false;
-        for (place, &here) in ends.iter().enumerate() {
-            let byte = text.get(place).copied();
-            match self {
-                Part::Any => {
-                    is_open |= here;
-                    next[place] = is_open;
-                    is_open &= byte != Some(b'/');
-                }
-                Part::Dirs => {
-                    let is_after_dirs = is_open && place > 0 && text[place - 1] == b'/';
-                    is_open |= here;
-                    next[place] = here || is_after_dirs;
-                }
-                Part::Rest => {
-                    next[place] = is_open;
-                    is_open |= here;
-                }
-                Part::Byte(_) | Part::One | Part::Class { .. } => {
-                    if byte.is_some_and(|byte| here && self.fits(byte)) {
-                        next[place + 1] = true;
-                    }
-                }
-            }
-        }
-        next
-    }
-
-    /// Whether a part that stands for one byte stands for this one.
-    fn fits(&self, byte: u8) -> bool {
-        match self {
-            Part::Byte(own) => *own == byte,
-            Part::One => byte != b'/',
-            Part::Class { negated, ranges } => {
-                let is_in = ranges.iter().any(|&(from, to)| (from..=to).contains(&byte));
-                byte != b'/' && is_in != *negated
-            }
-            Part::Any | Part::Dirs | Part::Rest => false,
-        }
-    }
-}
+/// Characters of a pattern that is too long that are shown.
+const SHOWN_MAX: usize = 40;
 
 /// Reads the parts of a pattern.
-fn read(pattern: &[u8], parts: &mut Vec<Part>) -> Result<(), &'static str> {
-    let mut at = 0;
+fn read(pattern: &[u8]) -> Result<Vec<Part>, &'static str> {
+    let (mut at, mut parts) = (0, Vec::new());
     while let Some(&byte) = pattern.get(at) {
         let rest = &pattern[at..];
         let begins = at == 0 || pattern[at - 1] == b'/';
@@ -158,7 +100,7 @@ fn read(pattern: &[u8], parts: &mut Vec<Part>) -> Result<(), &'static str> {
         parts.push(part);
         at += length;
     }
-    Ok(())
+    Ok(parts)
 }
 
 /// Reads a class, with its brackets; its length as well.
@@ -207,7 +149,8 @@ mod tests {
     fn leaves_out(lines: &[&str], path: &str) -> bool {
         let mut patterns = Patterns::default();
         lines.iter().for_each(|line| patterns.add(line).unwrap());
-        patterns.say(path.trim_end_matches('/'), path.ends_with('/')) == Some(Says::LeaveOut)
+        patterns.say(path.trim_end_matches('/'), path.ends_with('/'), &mut Steps::unbounded())
+            == Some(Says::LeaveOut)
     }
 
     #[test]
@@ -247,6 +190,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn patterns_that_are_too_long_or_too_many_are_refused() {
+        let mut patterns = Patterns::default();
+        assert_eq!(patterns.add(&"*".repeat(LENGTH_MAX)), Ok(()));
+        let refused = patterns.add(&"*".repeat(LENGTH_MAX + 1)).unwrap_err();
+        assert!(refused.contains("longer than 4096 bytes") && refused.len() < 100, "{refused}");
+        (1..PATTERNS_MAX).for_each(|number| patterns.add(&number.to_string()).unwrap());
+        assert_eq!(patterns.add("one"), Err("more than 65536 patterns".into()));
+    }
+
     proptest! {
         #[test]
         fn patterns_say_what_another_reader_of_them_says(
@@ -270,14 +223,15 @@ mod tests {
                 Match::Whitelist(_) => Some(Says::Keep),
                 Match::None => None,
             };
-            prop_assert_eq!(own.say(&path, is_dir), other, "{:?} {}", lines, path);
+            let own = own.say(&path, is_dir, &mut Steps::unbounded());
+            prop_assert_eq!(own, other, "{:?} {}", lines, path);
         }
 
         #[test]
         fn any_line_ends_and_is_read_or_refused(line: String, path in "[a-z/.]{0,20}") {
             let mut patterns = Patterns::default();
             if patterns.add(&line).is_ok() {
-                patterns.say(&path, false);
+                patterns.say(&path, false, &mut Steps::unbounded());
             }
         }
     }

@@ -3,23 +3,31 @@
 //! Each file concerns its directory and all beneath it, by the rules of git. A file that is deeper
 //! wins over one above it, and in one directory the first of the names above wins; a pattern with
 //! `!` takes in again. The files are read before anything is decided, so both trees are judged by
-//! the source's.
+//! the source's. They may be a stranger's, so their number, their length and the work that they
+//! make are bounded.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp::replica::Node;
+use gtp::{Failure, FailureKind};
 
 use super::gitignore::{Patterns, Says};
+use super::globs::Steps;
 use super::plan::ancestors;
 
 /// The rules of all such files, by the directory that holds them, the strongest first.
 #[derive(Debug, Clone, Default)]
 pub struct Ignored {
     dirs: HashMap<String, Vec<Patterns>>,
+    /// Steps of comparing names with patterns: taken, and allowed.
+    steps: Arc<AtomicU64>,
+    steps_max: u64,
 }
 
 /// The names of such files, the strongest first.
@@ -32,6 +40,14 @@ const LENGTH_MAX: u64 = 1 << 20;
 /// tell of any number.
 const FAR_MAX: usize = 16_384;
 const FAR_BYTES_MAX: u64 = 4 << 20;
+
+/// Steps of comparing that are allowed at all, and for each name besides; a nanosecond or two each.
+/// A hundred patterns with stars take some thousand for a name.
+const STEPS_MAX: u64 = 500_000_000;
+const STEPS_OF_NAME: u64 = 20_000;
+
+/// Most mistakes of one file that are told.
+const MISTAKES_MAX: usize = 5;
 
 /// Such files among the nodes of a survey, in the order in which they are read.
 pub fn found(nodes: &[Node]) -> Vec<&Node> {
@@ -75,20 +91,53 @@ impl Ignored {
         (ignored, bad)
     }
 
-    /// Whether a name is left out by itself.
+    /// Allows the work of comparing so many names.
+    pub fn allow(&mut self, names: usize) {
+        self.steps_max = (names as u64).saturating_mul(STEPS_OF_NAME).saturating_add(STEPS_MAX);
+    }
+
+    /// Checks that all names were compared.
+    ///
+    /// # Errors
+    /// [`FailureKind::Other`] if that took more work than is allowed. Then nothing that was said
+    /// of names holds.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.steps.load(Ordering::Relaxed) <= self.steps_max {
+            return Ok(());
+        }
+        let text = "--ignore-files: the patterns of SRC are too many or too long for its names: \
+                    comparing them would take too long";
+        Err(Failure::new(FailureKind::Other, text))
+    }
+
+    /// Whether a name is left out by itself, if [`Ignored::check`] finds nothing.
     pub fn has(&self, path: &str, is_dir: bool) -> bool {
+        if self.dirs.is_empty() || self.check().is_err() {
+            return false;
+        }
+        let most = self.steps_max.saturating_sub(self.steps.load(Ordering::Relaxed));
+        let mut steps = Steps { taken: 0, most };
+        let says = self.say(path, is_dir, &mut steps);
+        self.steps.fetch_add(steps.taken, Ordering::Relaxed);
+        says == Some(Says::LeaveOut)
+    }
+
+    /// What the strongest file says that says anything. Adds to `steps` what that took.
+    fn say(&self, path: &str, is_dir: bool, steps: &mut Steps) -> Option<Says> {
         for above in ancestors(path).skip(1).chain([""]) {
             let beneath = match above {
                 "" => path,
                 above => path.strip_prefix(above).unwrap_or(path).trim_start_matches('/'),
             };
+            steps.taken += 1;
             for rules in self.dirs.get(above).into_iter().flatten() {
-                if let Some(says) = rules.say(beneath, is_dir) {
-                    return says == Says::LeaveOut;
+                let says = rules.say(beneath, is_dir, steps);
+                if says.is_some() {
+                    return says;
                 }
             }
         }
-        false
+        None
     }
 }
 
@@ -130,9 +179,17 @@ pub fn told(content: Option<Vec<u8>>) -> Result<String, String> {
 
 /// The rules of a text, and what is wrong in it.
 fn rules(text: &str) -> (Patterns, Vec<String>) {
-    let mut patterns = Patterns::default();
-    let lines = text.trim_start_matches('\u{feff}').lines();
-    let bad = lines.filter_map(|line| patterns.add(line).err()).collect();
+    let (mut patterns, mut bad, mut more) = (Patterns::default(), Vec::new(), 0);
+    for line in text.trim_start_matches('\u{feff}').lines() {
+        match patterns.add(line) {
+            Ok(()) => {}
+            Err(why) if bad.len() < MISTAKES_MAX => bad.push(why),
+            Err(_) => more += 1,
+        }
+    }
+    if more > 0 {
+        bad.push(format!("{} cannot be used", gtp_text::count(more, "further line")));
+    }
     (patterns, bad)
 }
 
@@ -150,8 +207,9 @@ mod tests {
         let replica = gtp::replica::Replica::beneath(dir.path(), None).unwrap();
         let survey = gtp::tree::survey_here(&replica, gtp::replica::Asked::default()).unwrap();
         let read = |file: &Node| text(&dir.path().join(file.name()));
-        let (ignored, bad) = Ignored::read(found(&survey.nodes), read);
+        let (mut ignored, bad) = Ignored::read(found(&survey.nodes), read);
         assert_eq!(bad, [""; 0]);
+        ignored.allow(survey.nodes.len());
         ignored
     }
 
@@ -176,6 +234,32 @@ mod tests {
         assert_eq!(readable(&[&half, &half, &empty]), 3);
         assert_eq!(readable(&[&half, &half, &half, &empty]), 2);
         assert_eq!(readable(&[&empty, &large]), 1);
+    }
+
+    #[test]
+    fn patterns_that_make_more_work_than_is_allowed_are_given_up_and_that_is_a_failure() {
+        let text = "*a*a*a*a*a*a*a*a*b?\n".repeat(10_000);
+        let mut ignored = ignored(&[(".ignore", &text)]);
+        (ignored.steps_max, ignored.steps) = (1_000_000, Arc::default());
+        let name = "a".repeat(200);
+        let before = ignored.steps.load(Ordering::Relaxed);
+        while ignored.check().is_ok() {
+            assert!(!ignored.has(&name, false));
+        }
+        let taken = ignored.steps.load(Ordering::Relaxed) - before;
+        // One pattern is compared to its end.
+        let most = ignored.steps_max + 20 * 201;
+        assert!((ignored.steps_max..=most).contains(&taken), "{taken}");
+        assert!(!ignored.has(&name, false));
+        assert_eq!(ignored.steps.load(Ordering::Relaxed) - before, taken, "no more work");
+        assert!(ignored.check().unwrap_err().text.contains("too many or too long"));
+    }
+
+    #[test]
+    fn of_many_mistakes_in_a_file_the_first_are_told_and_the_others_counted() {
+        let (_, bad) = rules(&"[\n".repeat(100));
+        assert_eq!(bad.len(), MISTAKES_MAX + 1);
+        assert_eq!(bad[MISTAKES_MAX], "95 further lines cannot be used");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod args;
 mod backup;
 mod filter;
 mod gitignore;
+mod globs;
 mod ignored;
 mod limit;
 mod plan;
@@ -25,12 +26,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use gtp::replica::NodeKind;
 use gtp::tree::{EarlySurvey, OwnTree};
 use gtp::{Failure, FailureKind, Fingerprint, Host, RelPath, Url};
 use tokio::io::DuplexStream;
 use tokio::sync::{oneshot, watch as told};
 
 pub use args::SyncArgs;
+pub use side::{BACKUPS_MEET, real};
 pub use watch::LONGEST_WAIT;
 pub use watched::Watched;
 
@@ -40,10 +43,9 @@ use crate::cp::operand::{Operand, Remote};
 use crate::cp::paths::is_content;
 use crate::cp::{self, paths};
 use crate::verbs::{host, runtime, start_client, transfer};
-use backup::Backup;
 use filter::Filter;
 use limit::within;
-use side::{Here, Part, Side, There, own_name, refuse_backups, refuse_nested};
+use side::{Here, Part, Side, There, backups_at_server, own_name, refuse_backups, refuse_nested};
 use timeline::Timeline;
 use work::Work;
 
@@ -107,15 +109,35 @@ struct Ends {
 enum Single {
     /// No: a tree is.
     No,
-    /// That of this name. If `may_make` does not hold, the destination must be there.
-    Named { name: RelPath, may_make: bool },
-    /// If a file of this name turns out to be at the source's path, it goes into this directory.
-    Into(String, Box<Side>),
+    /// That of the first name, which gets the second one.
+    Named(Names),
+    /// If a file turns out to be at the source's path, it goes into this directory.
+    Into(Names, Box<Side>),
+    /// A file is at the destination's path, so the destination is the directory that holds it. Only
+    /// a file can take its place.
+    Over(Names),
+}
+
+/// What a single file is called.
+struct Names {
+    /// In the source's directory.
+    source: RelPath,
+    /// In the destination's.
+    destination: RelPath,
+}
+
+impl Names {
+    fn same(name: RelPath) -> Names {
+        Names { source: name.clone(), destination: name }
+    }
 }
 
 impl Ends {
     async fn find(args: &SyncArgs, from: Operand, to: Operand) -> Result<Ends, Failure> {
         let alone = || start_client(host(&args.transfer.host));
+        if let (Operand::Address(_), Some(_)) = (&to, args.backups_outside()?) {
+            return Err(backups_at_server());
+        }
         if let Operand::Local(path) = &from
             && let Some((source, name)) = Here::single(path)?
         {
@@ -137,10 +159,10 @@ impl Ends {
             }
             (Operand::Address(url), Operand::Local(to)) => {
                 let name = name_at(&url)?;
-                let destination = Here::destination(&to, name.as_deref())?;
+                let (destination, single) = landing(&to, name.as_deref())?;
                 let source = there(beneath(&url, None)?, None, args, Part::Looked);
                 let ends = Ends::of((source, Side::Here(destination)), alone()?, None)?;
-                Ok(Ends { single: aside(&to, name), ..ends })
+                Ok(Ends { single, ..ends })
             }
             (Operand::Local(from), Operand::Remote(to)) => {
                 let source = Here::source(&from)?;
@@ -157,10 +179,10 @@ impl Ends {
 
     /// Refuses a directory of backups that is no place for them.
     fn refuse_backups(&self, args: &SyncArgs) -> Result<(), Failure> {
-        match args.backups()?.as_ref().and_then(Backup::outside) {
+        match args.backups_outside()? {
             Some(dir) => {
-                let alone = matches!(self.single, Single::Named { .. });
-                refuse_backups((&self.source, alone), &self.destination, dir)
+                let alone = matches!(self.single, Single::Named(_));
+                refuse_backups((&self.source, alone), &self.destination, &dir)
             }
             None => Ok(()),
         }
@@ -183,7 +205,8 @@ impl Ends {
         Ok(Ends { source: sides.0, destination: sides.1, host, far, single, stop })
     }
 
-    /// The ends of a file or link of this name in `source`, which goes into a directory.
+    /// The ends of a file or link of this name in `source`. It goes into a directory under its own
+    /// name, or gets the last part of the destination's path as its name.
     async fn of_file(
         args: &SyncArgs,
         source: Here,
@@ -193,37 +216,28 @@ impl Ends {
         if args.files_from.is_some() {
             return Err(usage("--files-from needs a directory as SRC"));
         }
-        let (source, part) = (Side::Here(source), args.part_of_destination());
+        let source = Side::Here(source);
         let alone = || start_client(host(&args.transfer.host));
-        let (ends, path) = match to {
+        let (ends, called) = match to {
             Operand::Local(to) => {
-                if !to.is_dir() && !is_content(&to.to_string_lossy()) {
-                    return Err(no_directory());
-                }
-                let destination = Side::Here(Here::destination(&to, None)?);
-                (Ends::of((source, destination), alone()?, None)?, "/".to_owned())
+                let (destination, called) = match is_place(&to) {
+                    true => (Here::destination(&to, None)?, None),
+                    false => Here::holder(&to).map(|(holder, name)| (holder, Some(name)))?,
+                };
+                (Ends::of((source, Side::Here(destination)), alone()?, None)?, called)
             }
             Operand::Address(url) => {
-                let destination = there(beneath(&url, None)?, None, args, part);
-                (Ends::of((source, destination), alone()?, None)?, url)
+                let host = alone()?;
+                let (destination, called) = server_place(args, &host, &url).await?;
+                (Ends::of((source, destination), host, None)?, called)
             }
-            Operand::Remote(Remote { login, path }) => {
-                let want = Want::Tree(path.clone());
-                let called = cp::call_far_end(&args.way, &args.transfer, &login, want).await?;
-                let (host, far, ready) = called;
-                let url = found_place(&ready).and_then(|at| cp::url(&login, &ready, at, true));
-                let url = match url {
-                    Ok(url) => url,
-                    Err(failure) => {
-                        far.close().await;
-                        return Err(failure);
-                    }
-                };
-                let destination = there(url, Some((ready.key, None)), args, part);
-                (Ends::of((source, destination), host, Some(far))?, path)
+            Operand::Remote(to) => {
+                let (destination, called, host, far) = login_place(args, to).await?;
+                (Ends::of((source, destination), host, Some(far))?, called)
             }
         };
-        Ok(Ends { single: Single::Named { name, may_make: is_content(&path) }, ..ends })
+        let destination = called.unwrap_or_else(|| name.clone());
+        Ok(Ends { single: Single::Named(Names { source: name, destination }), ..ends })
     }
 
     async fn push(
@@ -235,12 +249,14 @@ impl Ends {
         // While ssh logs in.
         let own = source.begin_survey(args.asked());
         let part = args.part_of_destination();
-        let want = Want::Tree(to.path.clone());
+        let want = args.want(&to.path, name.as_deref().unwrap_or_default(), false)?;
         let ask = |here: &Host, pipe, answered| {
             early(here, pipe, args, (named(&name), part), own, answered)
         };
         let (host, far, ready, early) =
-            cp::call_and_ask(&args.way, &args.transfer, (&to.login, want), ask).await?;
+            cp::call_and_ask(&args.way, &args.transfer, (&to.login, want), ask)
+                .await
+                .map_err(|failure| args.of_old_far_end(failure))?;
         let place = found_place(&ready);
         let parts = |place: &str| {
             let parts = [place, name.as_deref().unwrap_or_default()];
@@ -261,8 +277,14 @@ impl Ends {
 
     async fn pull(args: &SyncArgs, from: &Remote, to: &Path) -> Result<Ends, Failure> {
         let name = own_name(&from.path)?;
-        let destination = Here::destination(to, name.as_deref())?;
-        let own = destination.begin_survey(args.asked());
+        let (destination, single) = landing(to, name.as_deref())?;
+        let own = match single {
+            // Of the directory that holds a file only that is of interest.
+            Single::Over(_) => oneshot::channel().1,
+            Single::No | Single::Named(_) | Single::Into(..) => {
+                destination.begin_survey(args.asked())
+            }
+        };
         // As content, so that a link to a directory is followed where the user named it.
         let want = Want::Read(vec![from.path.clone()]);
         let ask = |here: &Host, pipe, answered| {
@@ -286,7 +308,7 @@ impl Ends {
                 let early = Some((ready.key, Some(early)));
                 let source = there(url, early, args, Part::Looked);
                 let ends = Ends::of((source, Side::Here(destination)), host, Some(far))?;
-                Ok(Ends { single: aside(to, name), ..ends })
+                Ok(Ends { single, ..ends })
             }
             Err(failure) => {
                 far.close().await;
@@ -333,12 +355,89 @@ async fn first_of(
     }
 }
 
-/// Where a file goes, if one is at the source's path.
-fn aside(to: &Path, name: Option<String>) -> Single {
-    let is_place = to.is_dir() || is_content(&to.to_string_lossy());
-    match (name, is_place.then(|| Here::destination(to, None))) {
-        (Some(name), Some(Ok(place))) => Single::Into(name, Box::new(Side::Here(place))),
-        _ => Single::No,
+/// Whether a path here takes things beneath it.
+fn is_place(path: &Path) -> bool {
+    path.is_dir() || is_content(&path.to_string_lossy())
+}
+
+/// Where something of this name goes here while it is not known whether it is a directory; without
+/// a name it is one's content.
+fn landing(to: &Path, name: Option<&str>) -> Result<(Here, Single), Failure> {
+    let Some(name) = name else { return Ok((Here::destination(to, None)?, Single::No)) };
+    let source = RelPath::new(name).map_err(|why| usage(&why.to_string()))?;
+    if is_place(to) {
+        let place = Side::Here(Here::destination(to, None)?);
+        let single = Single::Into(Names::same(source), Box::new(place));
+        return Ok((Here::destination(to, Some(name))?, single));
+    }
+    let (holder, destination) = Here::holder(to)?;
+    let names = Names { source, destination };
+    match to.symlink_metadata() {
+        Ok(_) => Ok((holder, Single::Over(names))),
+        Err(_) => {
+            let single = Single::Into(names, Box::new(Side::Here(holder)));
+            Ok((Here::destination(to, Some(name))?, single))
+        }
+    }
+}
+
+/// Where a file from here goes at a server: the tree, and the name that the file gets if not its
+/// own.
+async fn server_place(
+    args: &SyncArgs,
+    host: &Host,
+    url: &str,
+) -> Result<(Side, Option<RelPath>), Failure> {
+    let part = args.part_of_destination();
+    let whole = || Ok((there(beneath(url, None)?, None, args, part), None));
+    let Some(name) = name_at(url)? else { return whole() };
+    let name = RelPath::new(&name).map_err(|why| usage(&why.to_string()))?;
+    let (holder, _) = url.rsplit_once('/').unwrap_or((url, ""));
+    let holder = There::new(beneath(holder, None)?, None, args.transfer.clone(), part);
+    match holder.kind_of(host, &name).await? {
+        Some(NodeKind::Dir) => {
+            holder.close().await;
+            whole()
+        }
+        // A server follows no link, and what it leads to may be a directory.
+        Some(NodeKind::Link(_)) => {
+            holder.close().await;
+            let text = "is a link at the server; name what it leads to, or remove it";
+            Err(usage(text).about(gtp_text::of_text(url)))
+        }
+        Some(NodeKind::File | NodeKind::Special) | None => {
+            Ok((Side::There(Box::new(holder)), Some(name)))
+        }
+    }
+}
+
+/// Where a file from here goes behind a login: the tree, the name that the file gets if not its
+/// own, and what serves it.
+async fn login_place(
+    args: &SyncArgs,
+    Remote { login, path }: Remote,
+) -> Result<(Side, Option<RelPath>, Host, FarEnd), Failure> {
+    let want = args.want(&path, "", true)?;
+    let called = cp::call_far_end(&args.way, &args.transfer, &login, want).await;
+    let (host, far, ready) = called.map_err(|failure| args.of_old_far_end(failure))?;
+    let place = found_place(&ready).and_then(|at| {
+        // What is a directory has no name of its own.
+        let (at, name) = match ready.found[0].name.is_empty() || is_content(&path) {
+            true => (at, None),
+            false => at.rsplit_once('/').map_or(("", Some(at)), |(at, name)| (at, Some(name))),
+        };
+        let name = name.map(RelPath::new).transpose().map_err(|why| usage(&why.to_string()))?;
+        Ok((cp::url(&login, &ready, at, true)?, name))
+    });
+    match place {
+        Ok((url, name)) => {
+            let part = args.part_of_destination();
+            Ok((there(url, Some((ready.key, None)), args, part), name, host, far))
+        }
+        Err(failure) => {
+            far.close().await;
+            Err(failure)
+        }
     }
 }
 
@@ -350,9 +449,9 @@ fn found_place(ready: &Ready) -> Result<&str, Failure> {
     }
 }
 
-/// That a single file cannot go where no directory is.
-fn no_directory() -> Failure {
-    usage("DST is no directory; a single file goes into one: written with a slash, it is made")
+/// That a file is where a directory was named.
+fn is_a_file() -> Failure {
+    usage("SRC is a file; a slash at its end stands for the content of a directory")
 }
 
 /// A tree at an address; of a far end with its key, and the survey that it was asked for, if it

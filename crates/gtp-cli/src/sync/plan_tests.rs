@@ -214,7 +214,8 @@ fn what_cannot_be_kept_is_said_and_never_done() {
         | Deed::HardLink { .. }
         | Deed::Dig { .. }
         | Deed::Write { .. }
-        | Deed::Patch { .. } => false,
+        | Deed::Patch { .. }
+        | Deed::Keep { .. } => false,
     });
     assert!(dressed && plan.files.len() == 1);
     let mut there = tree(&["x"]);
@@ -288,7 +289,8 @@ fn carry_out(plan: &Plan, source: &[Node], there: &[Node]) -> Result<Vec<Node>, 
             | Deed::HardLink { .. }
             | Deed::Dig { .. }
             | Deed::Write { .. }
-            | Deed::Patch { .. } => {}
+            | Deed::Patch { .. }
+            | Deed::Keep { .. } => {}
         }
         Ok(())
     };

@@ -6,7 +6,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gtp::replica::{Asked, Deed, Fault, Patch, Replica, Seen};
+use gtp::replica::{Asked, Deed, Fault, NodeKind, Patch, Replica, Seen};
 use gtp::tree::{
     BlocksAsked, EarlySurvey, OwnTree, Purpose, SmallAsked, SmallContents, Tree, When, read_small,
     survey_and_sum, survey_name_here,
@@ -141,22 +141,36 @@ impl Here {
         Ok(Here::of(full, replica))
     }
 
+    /// The directory that holds a path, with the name that the path has there; what is at the path
+    /// need not be there, and no link is followed.
+    ///
+    /// # Errors
+    /// [`FailureKind::Destination`] if the directory is not there, or the name cannot be carried.
+    pub fn holder(path: &Path) -> Result<(Here, RelPath), Failure> {
+        let failed = |why: String| {
+            let shown = gtp_text::of_text(&path.to_string_lossy());
+            Failure::new(FailureKind::Destination, format!("{shown}: {why}"))
+        };
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = RelPath::new(name).map_err(|why| failed(why.to_string()))?;
+        let holder = path.parent().filter(|holder| !holder.as_os_str().is_empty());
+        let holder = holder.unwrap_or(Path::new("."));
+        if !holder.is_dir() {
+            return Err(failed("the directory that should hold it is not there".into()));
+        }
+        Ok((Here::destination(holder, None)?, name))
+    }
+
     /// A directory for backups, which need not be there, nor those above it.
     ///
     /// # Errors
     /// [`FailureKind::Destination`].
     pub fn place(path: &Path) -> Result<Here, Failure> {
         let full = real(path);
-        let failed = |why: String| {
+        let replica = Replica::at(&full).map_err(|error| {
             let shown = gtp_text::of_text(&full.to_string_lossy());
-            Failure::new(FailureKind::Destination, format!("{shown}: {why}"))
-        };
-        let holder = full.ancestors().find(|part| part.is_dir()).unwrap_or(Path::new("/"));
-        let rest = full.strip_prefix(holder).ok().and_then(Path::to_str);
-        let rest = rest.ok_or_else(|| failed("the name is not UTF-8".into()))?;
-        let at = (!rest.is_empty()).then(|| RelPath::new(rest)).transpose();
-        let at = at.map_err(|why| failed(why.to_string()))?;
-        let replica = Replica::beneath(holder, at).map_err(|error| failed(error.to_string()))?;
+            Failure::new(FailureKind::Destination, format!("{shown}: {error}"))
+        })?;
         Ok(Here::of(full, replica))
     }
 
@@ -238,6 +252,28 @@ impl There {
     pub fn url_of_file(&self) -> Result<Url, Failure> {
         self.url.encoded().trim_end_matches('/').parse().map_err(other)
     }
+
+    /// Whether a name in the tree's own directory is that of a directory, a file or link, or
+    /// nothing's.
+    ///
+    /// # Errors
+    /// A [`Failure`] if the tree cannot be read, and [`FailureKind::Destination`] if its directory
+    /// is not there.
+    pub async fn kind_of(&self, host: &Host, name: &RelPath) -> Result<Option<NodeKind>, Failure> {
+        let survey = self.tree.survey(host, Asked::default(), Some(name)).await?;
+        if !survey.is_there {
+            let name = gtp_text::of_text(name.as_str());
+            let text = format!("the directory that should hold {name} is not there");
+            return Err(Failure::new(FailureKind::Destination, text));
+        }
+        let mut nodes = survey.nodes.into_iter();
+        Ok(nodes.find(|node| node.path.as_ref() == Some(name)).map(|node| node.kind))
+    }
+
+    /// Ends what was begun with the server.
+    pub async fn close(&self) {
+        self.tree.close().await;
+    }
 }
 
 impl Side {
@@ -261,7 +297,7 @@ impl Side {
     pub async fn close(&self) {
         match self {
             Side::Here(_) => {}
-            Side::There(there) => there.tree.close().await,
+            Side::There(there) => there.close().await,
         }
     }
 
@@ -391,9 +427,9 @@ pub fn own_name(path: &str) -> Result<Option<String>, Failure> {
 }
 
 /// Refuses a directory of backups that is beneath one of the trees, where it would be synced with
-/// the tree, that holds one of them, or that is to be on another machine. `dir` is a path from the
-/// destination's. Of a source whose one file is followed `alone`, only the directory itself is
-/// refused, where a backup could take the file's place.
+/// the tree, or that holds one of them; `dir` is a path from the destination's. Of a source whose
+/// one file is followed `alone`, only the directory itself is refused, where a backup could take
+/// the file's place.
 ///
 /// # Errors
 /// [`FailureKind::Usage`].
@@ -402,7 +438,8 @@ pub fn refuse_backups(
     destination: &Side,
     dir: &Path,
 ) -> Result<(), Failure> {
-    let Side::Here(destination) = destination else { return Err(backups_elsewhere()) };
+    // A far end judges of its own directories, and servers have been refused.
+    let Side::Here(destination) = destination else { return Ok(()) };
     let place = real(&destination.path.join(dir));
     let meets = |tree: &Path| place.starts_with(tree) || tree.starts_with(&place);
     let meets_source = match source {
@@ -411,21 +448,24 @@ pub fn refuse_backups(
         Side::There(_) => false,
     };
     if meets_source || meets(&real(&destination.path)) {
-        let text = "--backup-dir: it is in SRC, or holds SRC or DST; one in DST is written as a \
-                    path from DST";
-        return Err(Failure::new(FailureKind::Usage, text));
+        return Err(Failure::new(FailureKind::Usage, BACKUPS_MEET));
     }
     Ok(())
 }
 
-/// That a directory outside the destination is of this machine only.
-pub fn backups_elsewhere() -> Failure {
-    let text = "--backup-dir: a directory outside DST needs DST on this machine";
+/// That a directory of backups is no place for them.
+pub const BACKUPS_MEET: &str = "--backup-dir: it is in SRC, or holds SRC or DST; one in DST is \
+                                written as a path from DST";
+
+/// That a server keeps old versions in the tree alone.
+pub fn backups_at_server() -> Failure {
+    let text = "--backup-dir: a server at gtp:// keeps backups in DST alone; write the directory \
+                as a path from DST, without ..";
     Failure::new(FailureKind::Usage, text)
 }
 
 /// A path without dots, and without links as far as it is there.
-fn real(path: &Path) -> PathBuf {
+pub fn real(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let known = path.ancestors().find_map(|part| Some((part.canonicalize().ok()?, part)));
     let Some((mut real, part)) = known else { return path };

@@ -148,6 +148,7 @@ pub fn carried(deeds: &[Deed]) -> u64 {
         | Deed::Link { .. }
         | Deed::HardLink { .. }
         | Deed::Dig { .. }
+        | Deed::Keep { .. }
         | Deed::Dress(_) => 0,
     });
     bytes.sum::<usize>() as u64

@@ -29,12 +29,13 @@ pub fn guessed(source: &[Node], there: &[Node]) -> TimeStep {
 }
 
 /// Finds the step out. `there` is what the destination holds. A destination at which that cannot be
-/// done counts as exact.
+/// done counts as exact. Directories that earlier runs made for this and were killed before they
+/// could remove them are removed as well.
 ///
 /// # Errors
 /// A [`Failure`] if it is not known how far the steps went.
 pub async fn probed(to: &Side, host: &Host, there: &[Node]) -> Result<TimeStep, Failure> {
-    let name = format!(".gtp-times-{:016x}", gtp_sys::entropy::u64());
+    let name = format!("{PROBE}{:016x}", gtp_sys::entropy::u64());
     let (Some(set), Ok(name)) = (TimeStep::probe(), RelPath::new(&name)) else {
         return Ok(TimeStep::EXACT);
     };
@@ -47,12 +48,25 @@ pub async fn probed(to: &Side, host: &Host, there: &[Node]) -> Result<TimeStep, 
     };
     // The directory that held it is left as it was.
     let own = there.iter().find(|node| node.path.is_none()).map(|node| node.mtime);
-    let remove = Deed::Remove { path: name.clone(), seen: Seen::Dir };
-    to.carry_out(host, vec![remove, dated(None, own)]).await?;
+    let left = there.iter().filter(|node| is_left(node)).filter_map(|node| node.path.clone());
+    let remove = left.chain([name.clone()]).map(|path| Deed::Remove { path, seen: Seen::Dir });
+    to.carry_out(host, remove.chain([dated(None, own)]).collect()).await?;
     let kept = kept?.and_then(|survey| {
         survey.nodes.iter().find(|node| node.path.as_ref() == Some(&name)).map(|node| node.mtime)
     });
     Ok(kept.map_or(TimeStep::EXACT, |kept| TimeStep::between(set, kept)))
+}
+
+/// How the name of a directory begins that is made to find the step out; random digits follow.
+const PROBE: &str = ".gtp-times-";
+
+/// Whether this is such a directory of an earlier run. One that holds something stays.
+fn is_left(node: &Node) -> bool {
+    let digits = node.name().strip_prefix(PROBE);
+    node.is_dir()
+        && digits.is_some_and(|digits| {
+            digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
 }
 
 fn dated(path: Option<RelPath>, mtime: Option<Mtime>) -> Deed {
@@ -106,6 +120,17 @@ mod tests {
             assert!(!may_be_cut(&source, std::slice::from_ref(&there)), "{there:?}");
         }
         assert!(!may_be_cut(&source, &[Node { size: 2, ..file("a", 7, 0) }]));
+    }
+
+    #[test]
+    fn what_a_killed_run_has_left_is_known_by_its_name() {
+        let dir = |name: &str| Node { kind: NodeKind::Dir, ..file(name, 7, 0) };
+        assert!(is_left(&dir(".gtp-times-0123456789abcdef")));
+        assert!(!is_left(&file(".gtp-times-0123456789abcdef", 7, 0)));
+        for other in [".gtp-times-", ".gtp-times-0123456789abcdex", "d/.gtp-times-0123456789abcdef"]
+        {
+            assert!(!is_left(&dir(other)), "{other}");
+        }
     }
 
     #[test]

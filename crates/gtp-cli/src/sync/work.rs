@@ -3,12 +3,14 @@
 //! Nothing is removed unless the source was read completely. Whatever cannot be done or kept is
 //! named, and the command then ends with code 12.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod kept;
+
+use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
-use gtp::replica::{Deed, Fault, Keep, Node, Seen};
+use gtp::replica::{Deed, Fault, Node, Seen};
 use gtp::tree::{BlocksAsked, Chosen, SmallAsked, When, copy_here};
 use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, TimeStep, Transfer};
 use serde_json::json;
@@ -17,11 +19,11 @@ use super::backup::{Backup, keep_elsewhere, keep_old};
 use super::filter::{Filter, Parted};
 use super::ignored::{self, Ignored};
 use super::plan::{Item, Plan, ancestors, plan};
-use super::side::{self, Here, Side, There};
+use super::side::{Here, Side, There};
 use super::small::{Small, Written, all_small, carried, patched, take_out, worth_a_question};
 use super::timeline::Timeline;
 use super::times;
-use super::{Ends, Single, SyncArgs, no_directory};
+use super::{Ends, Names, Single, SyncArgs, is_a_file};
 use crate::args::Udp;
 use crate::cp::last_words;
 use crate::cp::near::FarEnd;
@@ -42,8 +44,8 @@ pub struct Work<'a> {
     /// The far end that ssh has started.
     far: Option<&'a FarEnd>,
     single: &'a Single,
-    /// The name of the file or link that alone is followed.
-    only: Option<RelPath>,
+    /// What the file or link that alone is followed is called at both ends.
+    only: Option<&'a Names>,
     timeline: Timeline,
     /// What could not be done or kept.
     troubles: usize,
@@ -116,22 +118,26 @@ impl<'a> Work<'a> {
     /// Surveys both trees: what the source and the destination hold.
     async fn survey(&mut self) -> Result<(Survey, Survey), Failure> {
         let asked = self.args.asked();
-        if let Single::Named { name, .. } = self.single {
-            self.only = Some(name.clone());
-        }
-        let (early, only) = (self.begin_put()?, self.only.as_ref());
+        let (only, there) = match self.single {
+            Single::Named(names) => (Some(names), Some(names)),
+            Single::Over(names) => (None, Some(names)),
+            Single::No | Single::Into(..) => (None, None),
+        };
+        self.only = only;
+        let early = self.begin_put()?;
         let (from, to) = tokio::join!(
-            self.source.survey(self.host, asked, only),
-            self.destination.survey(self.host, asked, only)
+            self.source.survey(self.host, asked, only.map(|names| &names.source)),
+            self.destination.survey(self.host, asked, there.map(|names| &names.destination))
         );
         let from = from?;
-        let to = match from.alone.clone() {
-            Some(name) => self.survey_aside(name).await?,
-            None => to?,
+        let to = match (from.alone.clone(), self.single) {
+            (Some(name), _) => self.survey_aside(&name, to).await?,
+            (None, Single::Over(_)) => {
+                let text = "DST is no directory, and SRC is one";
+                return Err(Failure::new(FailureKind::Destination, text));
+            }
+            (None, Single::No | Single::Named(_) | Single::Into(..)) => to?,
         };
-        if let (Single::Named { may_make: false, .. }, false) = (self.single, to.is_there) {
-            return Err(no_directory());
-        }
         self.timeline.done("both trees are surveyed");
         // A put cannot be opened before its directory exists.
         self.early = early.filter(|_| to.is_there);
@@ -142,16 +148,25 @@ impl<'a> Work<'a> {
     }
 
     /// A file of this name is at the source's path: surveys the directory into which it goes, in
-    /// place of the destination that a directory would have.
-    async fn survey_aside(&mut self, name: RelPath) -> Result<Survey, Failure> {
-        let Single::Into(asked, place) = self.single else { return Err(no_directory()) };
-        if name.as_str() != asked {
+    /// place of the destination that a directory would have, whose survey is `there`.
+    async fn survey_aside(
+        &mut self,
+        name: &RelPath,
+        there: Result<Survey, Failure>,
+    ) -> Result<Survey, Failure> {
+        let (names, place) = match self.single {
+            Single::Into(names, place) => (names, Some(&**place)),
+            Single::Over(names) => (names, None),
+            Single::No | Single::Named(_) => return Err(is_a_file()),
+        };
+        if *name != names.source {
             let text = "the source is a link to a file; name the file itself";
             return Err(Failure::new(FailureKind::Usage, text));
         }
+        self.only = Some(names);
+        let Some(place) = place else { return there };
         self.destination = place;
-        let name = self.only.insert(name);
-        place.survey(self.host, self.args.asked(), Some(name)).await
+        place.survey(self.host, self.args.asked(), Some(&names.destination)).await
     }
 
     /// Surveys both trees and decides.
@@ -161,17 +176,17 @@ impl<'a> Work<'a> {
         let owner = to.may_own;
         self.small_max = from.small_max.or(to.small_max);
         self.patches = to.patches;
-        let mut is_known = !args.ignore_files || self.read_ignored(&from).await?;
-        if let Some(name) = &self.only {
-            self.filter.only([name.as_str().to_owned()]);
+        let names = from.nodes.len() + to.nodes.len();
+        let mut is_known = !args.ignore_files || self.read_ignored(&from, names).await?;
+        if let Some(Names { source, destination }) = self.only {
+            self.filter.only([source, destination].map(RelPath::to_string));
         }
         let is_whole = self.tell_left_out(&from, Whose::Source);
         is_known &= self.tell_left_out(&to, Whose::Destination);
         let Parted { mut nodes, .. } = self.filter.part(from.nodes);
-        let mut there = match args.delete_excluded {
-            false => self.filter.part(to.nodes),
-            true => Parted { nodes: self.filter.listed(to.nodes), ..Parted::default() },
-        };
+        let mut there = self.part_there(to.nodes, &nodes);
+        self.rename(&mut nodes);
+        self.filter.check()?;
         let backup = args.backups()?;
         if let Some(backup) = &backup {
             self.set_aside(backup, &mut nodes, &mut there);
@@ -197,6 +212,38 @@ impl<'a> Work<'a> {
         Ok((plan, surveyed))
     }
 
+    /// What takes part of the destination, if `nodes` does of the source. Patterns are for the name
+    /// that a single file has at the source.
+    fn part_there(&self, there: Vec<Node>, nodes: &[Node]) -> Parted {
+        let listed = |nodes| Parted { nodes: self.filter.listed(nodes), ..Parted::default() };
+        match self.only {
+            _ if self.args.delete_excluded => listed(there),
+            Some(names) if names.source != names.destination => {
+                match nodes.iter().any(|node| node.path.as_ref() == Some(&names.source)) {
+                    true => listed(there),
+                    false => listed(there.into_iter().filter(|node| node.path.is_none()).collect()),
+                }
+            }
+            Some(_) | None => self.filter.part(there),
+        }
+    }
+
+    /// Gives a single file the name that it gets at the destination.
+    fn rename(&self, nodes: &mut [Node]) {
+        let Some(Names { source, destination }) = self.only else { return };
+        for node in nodes.iter_mut().filter(|node| node.path.as_ref() == Some(source)) {
+            node.path = Some(destination.clone());
+        }
+    }
+
+    /// What a file is called at the source.
+    fn at_source(&self, path: RelPath) -> RelPath {
+        match self.only {
+            Some(names) if path == names.destination => names.source.clone(),
+            Some(_) | None => path,
+        }
+    }
+
     /// The steps in which the destination keeps times. A dry run writes nothing to find that out.
     async fn time_step(&self, nodes: &[Node], there: &[Node]) -> Result<TimeStep, Failure> {
         if !times::may_be_cut(nodes, there) {
@@ -208,13 +255,14 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Reads what files of the source leave out. What is wrong in them is told, and the rest holds.
+    /// Reads what files of the source leave out, of which `names` in both trees will be asked. What
+    /// is wrong in the files is told, and the rest holds.
     /// Returns whether nothing was wrong: otherwise a name that is to be left out may look like one
     /// that the source has not.
-    async fn read_ignored(&mut self, source: &Survey) -> Result<bool, Failure> {
+    async fn read_ignored(&mut self, source: &Survey, names: usize) -> Result<bool, Failure> {
         let mut found = ignored::found(&source.nodes);
         let is_known = self.cut_ignored(&mut found);
-        let (ignored, bad) = match self.source {
+        let (mut ignored, bad) = match self.source {
             Side::Here(here) => {
                 Ignored::read(found, |file| ignored::text(&here.path.join(file.name())))
             }
@@ -230,6 +278,7 @@ impl<'a> Work<'a> {
                 Ignored::read(found, |_| ignored::told(contents.next().flatten()))
             }
         };
+        ignored.allow(names);
         self.filter.ignore(ignored);
         bad.iter().for_each(|mistake| self.trouble(mistake));
         Ok(is_known && bad.is_empty())
@@ -356,6 +405,9 @@ impl<'a> Work<'a> {
         let Some(longest) = self.small_max.filter(|_| !has_terms) else { return Ok(Vec::new()) };
         let small = all_small(plan, longest);
         let mut asked: Vec<SmallAsked> = small.iter().map(Small::asked).collect();
+        for asked in &mut asked {
+            asked.path = self.at_source(asked.path.clone());
+        }
         let pulls = (self.source, self.destination);
         if let (false, (Side::There(_), Side::Here(here))) = (args.whole_file, pulls) {
             let older = small.iter().map(Small::older_worth_reading).collect();
@@ -408,45 +460,6 @@ impl<'a> Work<'a> {
         plan.leave_beneath(&left);
         let failed = self.steps(plan.backed.clone()).await?;
         left = failed.iter().filter_map(|path| plan.backed_as.get(path).cloned()).collect();
-        plan.leave_beneath(&left);
-        Ok(())
-    }
-
-    /// Keeps what would be lost in a directory elsewhere on this machine. What is not kept stays.
-    async fn keep_outside(&mut self, plan: &mut Plan) -> Result<(), Failure> {
-        let backup = self.args.backups()?;
-        let (Some(dir), false) = (backup.as_ref().and_then(Backup::outside), plan.kept.is_empty())
-        else {
-            return Ok(());
-        };
-        let Side::Here(here) = self.destination else { return Err(side::backups_elsewhere()) };
-        let place = Here::place(&here.path.join(dir))?;
-        // Their times are set back before they are replaced.
-        let aged: HashSet<String> = plan.aged.iter().map(|deed| deed.name().to_owned()).collect();
-        let (tree, place) = (Arc::clone(&here.replica), Arc::clone(&place.replica));
-        let kept = std::mem::take(&mut plan.kept);
-        let keeping = tokio::task::spawn_blocking(move || {
-            let (mut left, mut lacking) = (Vec::new(), BTreeMap::new());
-            for (path, to) in &kept {
-                let how = if aged.contains(path.as_str()) { Keep::Copy } else { Keep::Name };
-                match tree.keep(path, &place, to, how) {
-                    Ok(lacks) => {
-                        lacks.into_iter().for_each(|what| *lacking.entry(what).or_insert(0) += 1);
-                    }
-                    Err(fault) => left.push((path.to_string(), fault)),
-                }
-            }
-            (left, lacking)
-        });
-        let (left, lacking) = keeping.await.map_err(other)?;
-        for (what, number) in lacking {
-            let files = gtp_text::count(number, "backup");
-            output::aside(format_args!(
-                "gtp: --backup-dir: {what} of {files} cannot be kept there"
-            ));
-        }
-        let (left, faults): (HashSet<String>, Vec<Fault>) = left.into_iter().unzip();
-        self.tell_faults(faults);
         plan.leave_beneath(&left);
         Ok(())
     }
@@ -513,7 +526,11 @@ impl<'a> Work<'a> {
             return Ok(HashSet::new());
         }
         let values = self.known_blocks(plan).await?;
-        let chosen = Arc::new(Chosen::new(plan.files.keys().cloned().collect(), values));
+        let chosen = Chosen::new(plan.files.keys().cloned().collect(), values);
+        let chosen = Arc::new(match self.only {
+            Some(names) => chosen.called(names.source.to_string()),
+            None => chosen,
+        });
         let left_out = match (self.source, self.destination) {
             (Side::Here(from), Side::Here(to)) => self.copy(from, to, &chosen).await?,
             (Side::Here(from), Side::There(to)) => self.send(from, to, &chosen).await?,
@@ -578,10 +595,13 @@ impl<'a> Work<'a> {
             failed.insert(path);
         }
         self.troubles += left_out.len();
-        let of = |path: &&String| {
+        let is_of = |path: &str| {
             let shown = format!("{}: ", gtp_text::of_text(path));
             left_out.iter().any(|failure| failure.text.starts_with(&shown))
         };
+        // A far end names a single file as the file is called there.
+        let at_source = self.only.map(|names| names.source.as_str());
+        let of = |path: &&String| is_of(path) || at_source.is_some_and(is_of);
         // A file that grew meanwhile has arrived nevertheless. Its time is set like the others'.
         failed.extend(plan.files.keys().filter(of).cloned());
         failed
@@ -598,9 +618,14 @@ impl<'a> Work<'a> {
         let files = large.filter_map(|(path, size)| {
             // Values beyond the end of the older version are of no use.
             let most = plan.replaced.get(path)?.size.div_ceil(gtp::BLOCK);
-            Some(BlocksAsked { path: RelPath::new(path).ok()?, size: *size, most })
+            let path = self.at_source(RelPath::new(path).ok()?);
+            Some(BlocksAsked { path, size: *size, most })
         });
-        self.source.block_values(self.host, files.collect()).await
+        let mut values = self.source.block_values(self.host, files.collect()).await?;
+        if let Some(names) = self.only {
+            values.iter_mut().for_each(|(path, _)| *path = names.destination.clone());
+        }
+        Ok(values)
     }
 
     async fn copy(

@@ -3,14 +3,15 @@
 //! The emulator does the work and prints nothing; here are its file, its signals and its words.
 //! The first signal ends it cleanly, with its last counters.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gtp::{Failure, FailureKind, Span};
-use gtp_emu::NetSpec;
-use gtp_emu::{Face, Progress, RunOptions};
+use gtp_emu::{Face, NetSpec, Progress, RunOptions, SpecError};
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use crate::args::EmulateArgs;
 use crate::output;
@@ -18,23 +19,15 @@ use crate::show::json as out;
 use crate::signals::Signals;
 
 pub fn run(args: EmulateArgs) -> Result<ExitCode, Failure> {
+    let face = if args.tun { Face::Tun } else { Face::Relay };
     let spec = NetSpec::read(&args.network)
-        .map_err(|error| Failure::new(FailureKind::Usage, error.to_string()))?;
+        .and_then(|spec| spec.serves(face).map(|()| spec))
+        .map_err(|error| refused(&args.network, &error))?;
     let runtime = super::runtime()?;
     let stop = Arc::new(AtomicBool::new(false));
-    let mut signals = {
-        let _inside = runtime.enter();
-        Signals::take().map_err(super::other)?
-    };
-    let told = Arc::clone(&stop);
-    runtime.spawn(async move {
-        signals.next().await;
-        told.store(true, Ordering::Relaxed);
-        signals.next().await;
-        std::process::exit(130);
-    });
+    obey(&runtime, &stop)?;
     let options = RunOptions {
-        face: if args.tun { Face::Tun } else { Face::Relay },
+        face,
         stats_every: args.stats.map(|every| Span::from_nanos(every.as_nanos() as u64)),
     };
     let tell = |progress: Progress<'_>| match progress {
@@ -59,4 +52,31 @@ pub fn run(args: EmulateArgs) -> Result<ExitCode, Failure> {
         output::json(last.to_json())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has the first signal set `stop`, and the second end this process.
+fn obey(runtime: &Runtime, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::take().map_err(super::other)?
+    };
+    let told = Arc::clone(stop);
+    runtime.spawn(async move {
+        signals.next().await;
+        told.store(true, Ordering::Relaxed);
+        signals.next().await;
+        std::process::exit(130);
+    });
+    Ok(())
+}
+
+/// A network file that cannot be used is bad usage; every message names the file.
+fn refused(network: &Path, error: &SpecError) -> Failure {
+    let text = match error {
+        SpecError::Read { .. } => error.to_string(),
+        SpecError::Form(_) | SpecError::Sense { .. } | SpecError::Lacks(_) => {
+            format!("{}: {error}", network.display())
+        }
+    };
+    Failure::new(FailureKind::Usage, text)
 }

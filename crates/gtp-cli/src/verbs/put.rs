@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use gtp::{Failure, FailureKind, Put, Url};
 
 use super::transfer::{Ends, Options, watch};
-use crate::args::PutArgs;
+use crate::args::{PutArgs, RETRY_FOR, TransferArgs};
+use crate::output;
 use crate::show::Shower;
 
 pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
@@ -21,7 +22,7 @@ pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     let common = &args.transfer;
     let paths = local_sources(paths.iter().map(PathBuf::from).collect())?;
     if is_input(&paths) {
-        crate::output::check_input()?;
+        check_input(common)?;
     }
     let put = described(paths, url).with_trust(common).with_options(common)?;
     let runtime = super::runtime()?;
@@ -53,6 +54,21 @@ pub fn local_sources(from: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
 /// Whether the source is standard input.
 pub fn is_input(from: &[PathBuf]) -> bool {
     matches!(from, [path] if path.as_os_str() == INPUT)
+}
+
+/// Checks that standard input is there, and says which option does not hold for all of it.
+///
+/// # Errors
+/// [`FailureKind::Usage`] if it is closed.
+pub fn check_input(args: &TransferArgs) -> Result<(), Failure> {
+    output::check_input()?;
+    if crate::words::span(RETRY_FOR) != Ok(args.retry_for) {
+        output::aside(
+            "gtp: standard input can be sent only once, so --retry-for holds until the stream \
+             begins",
+        );
+    }
+    Ok(())
 }
 
 /// What sends these sources to an address.

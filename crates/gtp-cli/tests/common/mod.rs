@@ -197,6 +197,28 @@ pub fn events(output: &Output) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// The same command where `/proc` is not mounted; root may arrange that.
+pub fn without_proc(command: &Command) -> Command {
+    let mut hidden = Command::new("unshare");
+    hidden.args(["--mount", "sh", "-c", "mount -t tmpfs none /proc && exec \"$0\" \"$@\""]);
+    hidden.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => hidden.env(name, value),
+            None => hidden.env_remove(name),
+        };
+    }
+    hidden
+}
+
+/// How many warnings of a command's JSON lines have these words.
+pub fn warnings(output: &Output, words: &str) -> usize {
+    let says = |event: &&Value| {
+        event["event"] == "warning" && event["message"].as_str().is_some_and(|m| m.contains(words))
+    };
+    events(output).iter().filter(says).count()
+}
+
 /// Waits until something holds, for half a minute.
 #[track_caller]
 pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {

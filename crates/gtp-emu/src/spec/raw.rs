@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeBounds;
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{
@@ -38,8 +39,8 @@ struct RawFile {
 struct RawEmulator {
     tick: Option<Spanned<Text<Span>>>,
     seed: Option<u64>,
-    memory: Option<Text<Bytes>>,
-    idle: Option<Text<Span>>,
+    memory: Option<Text<Memory>>,
+    idle: Option<Text<Idle>>,
 }
 
 #[derive(Deserialize)]
@@ -48,11 +49,11 @@ struct RawLink {
     name: Spanned<String>,
     rate: Option<Text<Rate>>,
     trace: Option<Spanned<String>>,
-    delay: Option<Text<Span>>,
+    delay: Option<Text<Delay>>,
     queue: Option<Spanned<Text<Queue>>>,
     mtu: Option<Spanned<Text<Bytes>>>,
     policer: Option<RawPolicer>,
-    jitter: Option<Text<Span>>,
+    jitter: Option<Text<Delay>>,
     #[serde(default)]
     jitter_order: RawOrder,
     loss: Option<Text<Chance>>,
@@ -88,16 +89,16 @@ struct RawBurst {
 #[serde(deny_unknown_fields, expecting = "a table such as { chance = \"1%\", extra = \"3ms\" }")]
 struct RawReorder {
     chance: Text<Chance>,
-    extra: Text<Span>,
+    extra: Text<Delay>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawChange {
-    at: Text<Span>,
+    at: Text<Moment>,
     rate: Option<Text<Rate>>,
-    delay: Option<Text<Span>>,
-    queue: Option<Text<Bytes>>,
+    delay: Option<Text<Delay>>,
+    queue: Option<Text<Room>>,
     loss: Option<Text<Chance>>,
     state: Option<RawState>,
 }
@@ -211,8 +212,82 @@ impl FromText for Queue {
     const EXPECTED: &'static str = "a size such as 8MB or a time such as 100ms";
     fn from_text(text: &str) -> Result<Queue, UnitError> {
         let bytes = units_text::parse_bytes(text).map(Queue::Bytes);
-        bytes.or_else(|error| units_text::parse_span(text).map(Queue::Span).map_err(|_| error))
+        let read = bytes
+            .or_else(|error| units_text::parse_span(text).map(Queue::Span).map_err(|_| error))?;
+        let fits = match read {
+            Queue::Bytes(bytes) => bytes <= ROOM_MOST,
+            Queue::Span(span) => span <= DELAY_MOST,
+        };
+        let most = "a size of at most 1TiB or a time of at most 1h";
+        if fits { Ok(read) } else { Err(units_text::outside(text, most)) }
     }
+}
+
+/// What a packet is held up for on its way.
+#[derive(Clone, Copy)]
+struct Delay(Span);
+
+impl FromText for Delay {
+    const EXPECTED: &'static str = "a time of at most 1h, such as 30ms";
+    fn from_text(text: &str) -> Result<Delay, UnitError> {
+        bounded(text, units_text::parse_span, ..=DELAY_MOST, Delay::EXPECTED).map(Delay)
+    }
+}
+
+/// A time after the start.
+#[derive(Clone, Copy)]
+struct Moment(Span);
+
+impl FromText for Moment {
+    const EXPECTED: &'static str = "a time of at most 8760h, such as 10s";
+    fn from_text(text: &str) -> Result<Moment, UnitError> {
+        bounded(text, units_text::parse_span, ..=MOMENT_MOST, Moment::EXPECTED).map(Moment)
+    }
+}
+
+/// For how long a client may be silent.
+#[derive(Clone, Copy)]
+struct Idle(Span);
+
+impl FromText for Idle {
+    const EXPECTED: &'static str = "a time from 1s to 24h, such as 60s";
+    fn from_text(text: &str) -> Result<Idle, UnitError> {
+        bounded(text, units_text::parse_span, IDLE_LEAST..=IDLE_MOST, Idle::EXPECTED).map(Idle)
+    }
+}
+
+/// The size of a queue that is changed.
+#[derive(Clone, Copy)]
+struct Room(Bytes);
+
+impl FromText for Room {
+    const EXPECTED: &'static str = "a size of at most 1TiB, such as 64KiB or 8MB";
+    fn from_text(text: &str) -> Result<Room, UnitError> {
+        bounded(text, units_text::parse_bytes, ..=ROOM_MOST, Room::EXPECTED).map(Room)
+    }
+}
+
+/// The size of all that is under way.
+#[derive(Clone, Copy)]
+struct Memory(Bytes);
+
+impl FromText for Memory {
+    const EXPECTED: &'static str = "a size from 64KiB to 1TiB, such as 512MiB";
+    fn from_text(text: &str) -> Result<Memory, UnitError> {
+        let bounds = MEMORY_LEAST..=ROOM_MOST;
+        bounded(text, units_text::parse_bytes, bounds, Memory::EXPECTED).map(Memory)
+    }
+}
+
+/// A quantity within bounds, which `expected` says in words.
+fn bounded<T: PartialOrd>(
+    text: &str,
+    parse: fn(&str) -> Result<T, UnitError>,
+    bounds: impl RangeBounds<T>,
+    expected: &'static str,
+) -> Result<T, UnitError> {
+    let value = parse(text)?;
+    if bounds.contains(&value) { Ok(value) } else { Err(units_text::outside(text, expected)) }
 }
 
 impl<'de, T: FromText> Deserialize<'de> for Text<T> {
@@ -302,13 +377,16 @@ fn emulator(
     let usual = EmulatorSpec::default();
     let tick = raw.tick.map(|tick| match tick.get_ref().0 {
         span if (TICK_LEAST..=TICK_MOST).contains(&span) => Ok(span),
-        _ => Err(at(tick.span().start, "a tick is from 1us to 1s".to_owned())),
+        span => {
+            let message = format!("a tick of {} s: it is from 1us to 1s", span.as_secs_f64());
+            Err(at(tick.span().start, message))
+        }
     });
     Ok(EmulatorSpec {
         tick: tick.transpose()?.unwrap_or(usual.tick),
         seed: raw.seed.unwrap_or(usual.seed),
-        memory: raw.memory.map_or(usual.memory, |m| m.0),
-        idle: raw.idle.map_or(usual.idle, |i| i.0),
+        memory: raw.memory.map_or(usual.memory, |m| m.0.0),
+        idle: raw.idle.map_or(usual.idle, |i| i.0.0),
     })
 }
 
@@ -348,7 +426,7 @@ fn named_link(
         RawOrder::Free => Order::Free,
     };
     let burst = raw.burst.map(|raw| burst(raw, at)).transpose()?;
-    let reorder = raw.reorder.map(|r| Reorder { chance: r.chance.0, extra: r.extra.0 });
+    let reorder = raw.reorder.map(|r| Reorder { chance: r.chance.0, extra: r.extra.0.0 });
     let changes = raw.change.into_iter().map(|raw| change(raw, at));
     let mut changes: Vec<_> = changes.collect::<Result<_, SpecError>>()?;
     changes.sort_by_key(|(at, _)| *at);
@@ -357,11 +435,11 @@ fn named_link(
         spec: LinkSpec {
             rate,
             trace,
-            delay: raw.delay.map_or(Span::ZERO, |d| d.0),
+            delay: raw.delay.map_or(Span::ZERO, |d| d.0.0),
             queue,
             mtu: raw.mtu.map(|mtu| link_mtu(mtu, at)).transpose()?,
             policer: raw.policer.map(|p| policer(p, at)).transpose()?,
-            jitter: Jitter { span: raw.jitter.map_or(Span::ZERO, |j| j.0), order },
+            jitter: Jitter { span: raw.jitter.map_or(Span::ZERO, |j| j.0.0), order },
             loss: raw.loss.map_or(Chance::NEVER, |l| l.0),
             burst,
             duplicate: raw.duplicate.map_or(Chance::NEVER, |d| d.0),
@@ -382,7 +460,8 @@ fn link_mtu(
     if (LEAST_LINK_MTU..=u64::from(u16::MAX)).contains(&bytes.0) {
         return Ok(bytes);
     }
-    Err(at(place, format!("a link's MTU is from {LEAST_LINK_MTU}B to 65535B")))
+    let message = format!("an MTU of {}B: a link's is from {LEAST_LINK_MTU}B to 65535B", bytes.0);
+    Err(at(place, message))
 }
 
 fn policer(raw: RawPolicer, at: &dyn Fn(usize, String) -> SpecError) -> Result<Policer, SpecError> {
@@ -419,8 +498,8 @@ fn change(
     let raw = raw.into_inner();
     let change = Change {
         rate: raw.rate.map(|r| r.0),
-        delay: raw.delay.map(|d| d.0),
-        queue: raw.queue.map(|q| q.0),
+        delay: raw.delay.map(|d| d.0.0),
+        queue: raw.queue.map(|q| q.0.0),
         loss: raw.loss.map(|l| l.0),
         state: raw.state.map(link_state),
     };
@@ -428,7 +507,7 @@ fn change(
         let message = "nothing is changed: it takes a rate, delay, queue, loss or state".to_owned();
         return Err(at(place, message));
     }
-    Ok((raw.at.0, change))
+    Ok((raw.at.0.0, change))
 }
 
 fn host(raw: RawHost, at: &dyn Fn(usize, String) -> SpecError) -> Result<HostSpec, SpecError> {
@@ -453,7 +532,9 @@ fn host(raw: RawHost, at: &dyn Fn(usize, String) -> SpecError) -> Result<HostSpe
         Some(mtu) => match u16::try_from(mtu.get_ref().0.0) {
             Ok(bytes) if bytes >= LEAST_MTU => bytes,
             Ok(_) | Err(_) => {
-                return Err(at(mtu.span().start, "an MTU is from 576B to 65535B".to_owned()));
+                let bytes = mtu.get_ref().0.0;
+                let message = format!("an MTU of {bytes}B: a host's is from 576B to 65535B");
+                return Err(at(mtu.span().start, message));
             }
         },
     };
@@ -535,6 +616,18 @@ impl Names {
 const TICK_LEAST: Span = Span::from_micros(1);
 /// A longer one lets packets out by the second.
 const TICK_MOST: Span = Span::from_secs(1);
+/// The way to Jupiter and its queue, as in a scenario.
+const DELAY_MOST: Span = Span::from_secs(3_600);
+/// A year.
+const MOMENT_MOST: Span = Span::from_secs(8_760 * 3_600);
+/// A shorter time would take a client's socket between two of its datagrams.
+const IDLE_LEAST: Span = Span::from_secs(1);
+/// A longer one keeps sockets of clients that have long gone.
+const IDLE_MOST: Span = Span::from_secs(24 * 3_600);
+/// More than any queue or machine of today holds.
+const ROOM_MOST: Bytes = Bytes(1 << 40);
+/// What holds the largest packet.
+const MEMORY_LEAST: Bytes = Bytes(64 << 10);
 /// The queue of a link that has a rate and states none.
 const USUAL_QUEUE: Span = Span::from_millis(100);
 /// Ethernet's.
@@ -644,6 +737,22 @@ mod tests {
             ("bucket = \"10ms\"", "bucket = \"1499B\"", "no full packet"),
             ("bucket = \"10ms\"", "buckets = \"10ms\"", "bucket"),
             ("tick = \"50us\"", "tick = \"0s\"", "from 1us to 1s"),
+            ("seed = 7", "seed = -7", "-7"),
+            ("seed = 7", "memory = \"0B\"", "\"0B\" is not a size from 64KiB to 1TiB"),
+            ("seed = 7", "memory = \"2TiB\"", "a size from 64KiB to 1TiB"),
+            ("seed = 7", "idle = \"0s\"", "\"0s\" is not a time from 1s to 24h"),
+            ("seed = 7", "idle = \"25h\"", "a time from 1s to 24h"),
+            ("\"700Mbit\"", "\"1001Tbit\"", "\"1001Tbit\" is not a rate"),
+            ("\"700Mbit\"", "nan", "a bare number is refused"),
+            ("delay = \"0.5ms\"", "delay = \"61min\"", "\"61min\" is not a time of at most 1h"),
+            ("delay = \"0.5ms\"", "delay = \"-1ms\"", "\"-1ms\" is not a time"),
+            ("queue = \"100ms\"", "queue = \"2TiB\"", "a size of at most 1TiB or a time"),
+            ("queue = \"100ms\"", "queue = \"2h\"", "\"2h\" is not a size of at most 1TiB or"),
+            ("jitter = \"2ms\"", "jitter = \"2h\"", "a time of at most 1h"),
+            ("extra = \"3ms\"", "extra = \"3h\"", "a time of at most 1h"),
+            ("bucket = \"10ms\"", "bucket = \"2TiB\"", "a size of at most 1TiB"),
+            ("at = \"5s\"", "at = \"8761h\"", "a time of at most 8760h"),
+            ("state = \"down\"", "queue = \"2TiB\"", "a size of at most 1TiB"),
             ("leave = \"25%\"", "leave = \"0%\"", "no burst ends"),
             ("{ chance = \"1%\", extra = \"3ms\" }", "\"1%\"", "a table such as { chance"),
             (

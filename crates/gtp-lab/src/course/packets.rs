@@ -34,8 +34,6 @@ struct Made {
 
 /// Points of all curves: 40 bytes each.
 const POINTS_MAX: u64 = 1 << 25;
-/// Sessions at this level: each has two endpoints of some kilobytes and what they remember.
-const SESSIONS_MAX: usize = 1 << 17;
 /// Pieces into which a run is cut to report its progress.
 const PIECES: u64 = 200;
 
@@ -135,9 +133,10 @@ fn curves(scenario: &Scenario) -> u64 {
 
 impl Made {
     fn new(scenario: &Scenario) -> Result<Made, Refusal> {
-        if scenario.sessions.len() > SESSIONS_MAX {
+        let most = model::Level::Packet.sessions_most();
+        if scenario.sessions.len() > most {
             return Err(Refusal::Input(format!(
-                "{} sessions are too many for level = \"packet\", which takes {SESSIONS_MAX}: \
+                "{} sessions are too many for level = \"packet\", which takes {most}: \
                  run it with level = \"rate\"",
                 scenario.sessions.len()
             )));

@@ -3,11 +3,13 @@
 //! Draws follow from the scenario's seed and come in the order of the file. A list's values and a
 //! range's ends are read and checked like any single value.
 
+use std::ops::RangeInclusive;
+
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::Rng;
 
-use super::read::{Table, quantity, wrong};
-use super::tree::{Complaint, Value};
+use super::read::{Table, bounded, quantity, wrong};
+use super::tree::{Complaint, Node, Value};
 use super::units::Quantity;
 
 /// One value or what to draw it from.
@@ -22,7 +24,7 @@ pub enum Drawn<T> {
 }
 
 /// A quantity that has an order and can be counted.
-pub trait Counted: Quantity {
+pub trait Counted: Quantity + PartialOrd {
     /// As a count of its smallest unit.
     fn count(self) -> u64;
     /// From such a count.
@@ -62,12 +64,33 @@ impl<T: Counted> Drawn<T> {
     /// # Errors
     /// If it is something else, or the range is upside down.
     pub fn read(table: &mut Table<'_>, key: &'static str) -> Result<Option<Drawn<T>>, Complaint> {
+        Drawn::read_each(table, key, quantity)
+    }
+
+    /// The same, with every value and end within bounds, which `expected` says in words.
+    ///
+    /// # Errors
+    /// If it is something else, or outside, or the range is upside down.
+    pub fn within(
+        table: &mut Table<'_>,
+        key: &'static str,
+        bounds: &RangeInclusive<T>,
+        expected: &str,
+    ) -> Result<Option<Drawn<T>>, Complaint> {
+        Drawn::read_each(table, key, |node, key| bounded(node, key, bounds, expected))
+    }
+
+    fn read_each(
+        table: &mut Table<'_>,
+        key: &'static str,
+        each: impl Fn(&Node, &str) -> Result<T, Complaint>,
+    ) -> Result<Option<Drawn<T>>, Complaint> {
         let Some(node) = table.node(key) else { return Ok(None) };
         match &node.value {
             Value::Table(_) => {
                 let mut range = Table::of(node, format!("`{key}`"))?;
-                let from: Option<T> = range.quantity("from")?;
-                let to: Option<T> = range.quantity("to")?;
+                let from = range.node("from").map(|node| each(node, "from")).transpose()?;
+                let to = range.node("to").map(|node| each(node, "to")).transpose()?;
                 let from = from.ok_or_else(|| range.lacks("from", T::EXPECTED))?;
                 let to = to.ok_or_else(|| range.lacks("to", T::EXPECTED))?;
                 range.finish()?;
@@ -81,14 +104,14 @@ impl<T: Counted> Drawn<T> {
                 Err(wrong(node, key, &node.value, "a list with something in it"))
             }
             Value::List(items) => {
-                let values = items.iter().map(|item| quantity(item, key));
+                let values = items.iter().map(|item| each(item, key));
                 values.collect::<Result<_, _>>().map(Drawn::Of).map(Some)
             }
             Value::Text(_)
             | Value::Integer(_)
             | Value::Float(_)
             | Value::Truth(_)
-            | Value::Date(_) => quantity(node, key).map(Drawn::One).map(Some),
+            | Value::Date(_) => each(node, key).map(Drawn::One).map(Some),
         }
     }
 }

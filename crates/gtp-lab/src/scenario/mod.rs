@@ -74,6 +74,11 @@ impl Document {
         if let Some(included) = included(&tree, path).map_err(|c| refuse(&files, c))? {
             let file = files.add(included.display().to_string(), text(&included, FILE_MAX)?);
             let network = files.tree(file).map_err(|c| refuse(&files, c))?;
+            if network.value.as_table().is_some_and(<[Entry]>::is_empty) {
+                let message = "the file is empty: expected a network's [[link]]s, [[host]]s and \
+                               [[route]]s";
+                return Err(refuse(&files, Complaint::new(&network.place, message)));
+            }
             join(&mut tree, network);
             paths.push(included);
         }
@@ -137,7 +142,8 @@ impl Document {
                     "{said} of {all} combinations have more than {SWEPT_MAX} hosts, links, \
                      sessions and events together: sweep fewer values, or a smaller network"
                 );
-                return Err(explain(Complaint::new(&self.tree.place, message)));
+                let place = read::entry(&self.tree, "sweep").map_or(&self.tree.place, |e| &e.place);
+                return Err(explain(Complaint::new(place, message)));
             }
         }
         Ok(swept)
@@ -177,8 +183,7 @@ fn text(path: &Path, most: u64) -> Result<String, Refusal> {
 
 /// The network file that a scenario names, beside the scenario.
 fn included(tree: &Node, path: &Path) -> Result<Option<PathBuf>, Complaint> {
-    let Value::Table(entries) = &tree.value else { return Ok(None) };
-    let Some(entry) = entries.iter().find(|entry| entry.key == "network") else { return Ok(None) };
+    let Some(entry) = read::entry(tree, "network") else { return Ok(None) };
     match &entry.node.value {
         Value::Text(name) => Ok(Some(path.with_file_name(name))),
         other => Err(read::wrong(&entry.node, "network", other, "the name of a network file")),
@@ -215,11 +220,12 @@ fn scenario(tree: &Node, traces: &Traces, overrides: Overrides) -> Result<Scenar
     let title = top.text("title", "a title")?.map(|t| t.value);
     let about = top.text("about", "a sentence")?.map(|t| t.value);
     let level = top.choice("level", &[("packet", Level::Packet), ("rate", Level::Rate)])?;
+    let level = overrides.level.or(level).unwrap_or(Level::Packet);
     let laws = [("grant", LawName::Grant), ("endnode", LawName::EndNode)];
     let law = top.choice("law", &laws)?.unwrap_or(LawName::Grant);
     let bounds = [("on", PathBound::On), ("off", PathBound::Off)];
     let path_bound = top.choice("path_bound", &bounds)?.unwrap_or_default();
-    let possible = DURATION_MIN..=DURATION_MAX;
+    let possible = DURATION_LEAST..=read::DURATION_MOST;
     let duration = top.within("duration", possible, "a time from 1ms to 24h")?;
     let duration = duration.ok_or_else(|| top.lacks("duration", "a time such as 30s"))?;
     let seed = top.integer("seed", 0..=i64::MAX)?.unwrap_or(1) as u64;
@@ -232,7 +238,7 @@ fn scenario(tree: &Node, traces: &Traces, overrides: Overrides) -> Result<Scenar
     let read = network.read(&mut top, traces, &mut lots);
     // A table with a misspelt head is missed where it is referred to.
     read.map_err(|complaint| top.stray().unwrap_or(complaint))?;
-    let sessions = traffic::sessions(&mut top, &network, &mut lots);
+    let sessions = traffic::sessions(&mut top, level, &network, &mut lots);
     let sessions = sessions.map_err(|complaint| top.stray().unwrap_or(complaint))?;
     let backgrounds = traffic::backgrounds(&mut top, &network)?;
     let faults = traffic::faults(&mut top, &network)?;
@@ -246,7 +252,7 @@ fn scenario(tree: &Node, traces: &Traces, overrides: Overrides) -> Result<Scenar
     Ok(Scenario {
         title: title.unwrap_or_else(|| "A scenario".to_owned()),
         about: about.unwrap_or_default(),
-        level: overrides.level.or(level).unwrap_or(Level::Packet),
+        level,
         duration,
         seed,
         law,
@@ -283,21 +289,30 @@ fn output(top: &mut Table<'_>, duration: Span) -> Result<Output, Complaint> {
     let mut output =
         Output { every: usual.min(Span::from_millis(100)), curves: 12, tolerance: 0.05 };
     let Some(mut table) = top.table("output")? else { return Ok(output) };
-    output.every = table.quantity("every")?.unwrap_or(output.every);
+    if let Some(node) = table.node("every") {
+        output.every = every(node, duration)?;
+    }
     output.curves = table.integer("curves", 1..=64)?.map_or(output.curves, |n| n as usize);
     output.tolerance = table.number("tolerance", 0.000_01..=1.0)?.unwrap_or(output.tolerance);
-    let bins = duration.as_nanos() / output.every.as_nanos().max(1);
-    if !(1..=BINS_MAX).contains(&bins) {
-        let message =
-            format!("`every` gives {bins} points to a curve: 1 to {BINS_MAX} are possible");
-        return Err(Complaint::new(table.place(), message));
-    }
     table.finish()?;
     Ok(output)
 }
 
-const DURATION_MIN: Span = Span::from_millis(1);
-const DURATION_MAX: Span = Span::from_secs(24 * 3_600);
+/// The time between two points of a curve.
+fn every(node: &Node, duration: Span) -> Result<Span, Complaint> {
+    let every: Span = read::quantity(node, "every")?;
+    let bins = duration.as_nanos() / every.as_nanos().max(1);
+    if (1..=BINS_MAX).contains(&bins) {
+        return Ok(every);
+    }
+    let found = node.value.described();
+    let message = format!(
+        "`every` is {found}, which gives {bins} points to a curve: 1 to {BINS_MAX} are possible"
+    );
+    Err(Complaint::new(&node.place, message))
+}
+
+const DURATION_LEAST: Span = Span::from_millis(1);
 /// Points of a curve: what the packet level's trace holds.
 const BINS_MAX: u64 = 1 << 20;
 

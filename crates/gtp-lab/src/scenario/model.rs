@@ -78,6 +78,16 @@ impl Level {
             Level::Rate => "rate",
         }
     }
+
+    /// The most sessions of one scenario. At the packet level each has two endpoints of some
+    /// kilobytes and what they remember; at the rate level it is ten times what the largest run
+    /// has.
+    pub const fn sessions_most(self) -> usize {
+        match self {
+            Level::Packet => 1 << 17,
+            Level::Rate => 1 << 22,
+        }
+    }
 }
 
 /// What shares a host's capacity.

@@ -249,7 +249,7 @@ fn link_spec(table: &mut Table<'_>, traces: &Traces) -> Read<LinkSpec> {
         return Err(Complaint::new(&place, "a link has a rate or a trace"));
     }
     let rate = trace.as_ref().map(Trace::mean_rate).or(rate).unwrap_or(Rate::UNLIMITED);
-    let queue = match table.quantity("queue")? {
+    let queue = match table.queue("queue")? {
         None if rate.is_unlimited() => Bytes(u64::MAX),
         None => rate.bytes_in(USUAL_QUEUE),
         Some(QueueSize::Bytes(bytes)) => bytes,
@@ -308,12 +308,12 @@ pub const STATES: [(&str, LinkState); 2] = [("up", LinkState::Up), ("down", Link
 fn policer(mut table: Table<'_>) -> Read<Policer> {
     let rate: Option<Rate> = table.quantity("rate")?;
     let rate = rate.ok_or_else(|| table.lacks("rate", "a rate such as 100Mbit"))?;
-    let place = table.place().clone();
-    let bucket = match table.quantity("bucket")? {
+    let bucket = match table.queue("bucket")? {
         None => return Err(table.lacks("bucket", "a size such as 8MB or a time such as 100ms")),
         Some(QueueSize::Bytes(bytes)) => bytes,
         Some(QueueSize::Span(span)) => rate.bytes_in(span),
     };
+    let place = table.node("bucket").map_or(table.place(), |node| &node.place).clone();
     if bucket < BUCKET_LEAST {
         let message = format!(
             "a bucket of {} bytes lets no full packet pass: it takes {} at least",
@@ -331,11 +331,16 @@ const BUCKET_LEAST: Bytes = Bytes(1_500);
 fn burst(mut table: Table<'_>) -> Read<Burst> {
     let chance = "a share such as 1%";
     let enter = table.quantity("enter")?.ok_or_else(|| table.lacks("enter", chance))?;
-    let leave = table.quantity("leave")?.ok_or_else(|| table.lacks("leave", chance))?;
+    let leaves = SELDOM..=Chance::ALWAYS;
+    let leave = table.within("leave", leaves, "a share above 0%, or no burst ends")?;
+    let leave = leave.ok_or_else(|| table.lacks("leave", chance))?;
     let loss = table.quantity("loss")?.unwrap_or(Chance::ALWAYS);
     table.finish()?;
     Ok(Burst { enter, leave, loss })
 }
+
+/// The least chance that there is but none.
+const SELDOM: Chance = Chance::from_billionths(1);
 
 fn reorder(mut table: Table<'_>) -> Read<Reorder> {
     let chance = table.quantity("chance")?;
@@ -347,15 +352,19 @@ fn reorder(mut table: Table<'_>) -> Read<Reorder> {
 }
 
 fn link_change(mut table: Table<'_>) -> Read<(Span, Change)> {
-    let at = table.quantity("at")?;
+    // A network file is also an emulator's, which runs for longer than a simulation.
+    let at = table.within("at", Span::ZERO..=CHANGE_LAST, "a time of at most 8760h")?;
     let at = at.ok_or_else(|| table.lacks("at", "a time such as 10s"))?;
     let change = Change {
         rate: table.quantity("rate")?,
         delay: table.delay("delay")?,
-        queue: table.quantity("queue")?,
+        queue: table.room("queue")?,
         loss: table.quantity("loss")?,
         state: table.choice("state", &STATES)?,
     };
     table.finish()?;
     Ok((at, change))
 }
+
+/// The last change of a link, as in the network file: a year after the start.
+const CHANGE_LAST: Span = Span::from_secs(8_760 * 3_600);

@@ -4,6 +4,8 @@
 //! not know is refused beside it, so that no key stands in a file without effect. How the ends
 //! are made is known elsewhere.
 
+use std::ops::RangeInclusive;
+
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::managed;
 use gtp_peers::Routed;
@@ -221,15 +223,12 @@ fn windowed(table: &mut Table<'_>) -> Read<Tuning> {
     let tuning = Tuning {
         named: None,
         connections: table.integer("connections", 1..=i64::from(CONNECTIONS_MAX))?,
-        window: table.quantity("window")?,
+        window: table.within("window", WINDOWS, "a size from 1B to 1TiB")?,
         delayed: table.truth("delayed_acks")?,
         initial_window: table.integer("initial_window", 1..=SEGMENTS_FIRST)?,
         slow_start_limit: table.integer("slow_start_limit", 1..=SEGMENTS_MAX)?,
         threshold: table.integer("threshold", 2..=SEGMENTS_MAX)?,
     };
-    if tuning.window == Some(Bytes::ZERO) {
-        return Err(Complaint::new(table.place(), "`window` is one byte or more"));
-    }
     let named = [
         tuning.connections.map(|_| "connections"),
         tuning.window.map(|_| "window"),
@@ -241,6 +240,8 @@ fn windowed(table: &mut Table<'_>) -> Read<Tuning> {
     Ok(Tuning { named: named.into_iter().flatten().next(), ..tuning })
 }
 
+/// Sizes of a receiver's buffer.
+const WINDOWS: RangeInclusive<Bytes> = Bytes(1)..=Bytes(1 << 40);
 /// Segments to begin with, at most.
 const SEGMENTS_FIRST: i64 = 1_000;
 /// Segments of a window in a file.
@@ -341,7 +342,7 @@ pub fn router(table: &mut Table<'_>, queue: Bytes) -> Read<Option<RouterEntry>> 
     ];
     let kind = table.choice("router", &kinds)?;
     let capacity: Option<Rate> = table.quantity("router_capacity")?;
-    let (min, max) = (table.quantity("red_min")?, table.quantity("red_max")?);
+    let (min, max) = (table.room("red_min")?, table.room("red_max")?);
     let interval = table.interval("meter_interval")?;
     if capacity.is_some() && !matches!(kind, Some(Kind::XcpNode | Kind::Slice)) {
         let message = "`router_capacity` is of router = \"xcp-node\" and \"slice\"";
@@ -356,15 +357,22 @@ pub fn router(table: &mut Table<'_>, queue: Bytes) -> Read<Option<RouterEntry>> 
     if (min.is_some() || max.is_some()) && !matches!(kind, Some(Kind::Red)) {
         return Err(Complaint::new(table.place(), "`red_min`, `red_max` are of router = \"red\""));
     }
+    let (least, most) = (min.unwrap_or(Bytes(queue.0 / 6)), max.unwrap_or(Bytes(queue.0 / 2)));
+    if (min.is_some() || max.is_some()) && least >= most {
+        let message = format!(
+            "`red_min` is {} bytes and `red_max` {}: the first is less than the second",
+            least.0, most.0
+        );
+        let given = if max.is_some() { "red_max" } else { "red_min" };
+        let place = table.node(given).map_or(table.place(), |node| &node.place);
+        return Err(Complaint::new(place, message));
+    }
     Ok(kind.map(|kind| match kind {
         Kind::Xcp => RouterEntry::Xcp,
         Kind::XcpNode => RouterEntry::XcpNode(capacity),
         Kind::Vcp => RouterEntry::Vcp,
         Kind::Aecp => RouterEntry::Aecp,
-        Kind::Red => RouterEntry::Red {
-            min: min.unwrap_or(Bytes(queue.0 / 6)),
-            max: max.unwrap_or(Bytes(queue.0 / 2)),
-        },
+        Kind::Red => RouterEntry::Red { min: least, max: most },
         Kind::Pie => RouterEntry::Pie,
         Kind::Managed(kind) => RouterEntry::Managed(kind),
         Kind::Advertised => RouterEntry::Advertised,

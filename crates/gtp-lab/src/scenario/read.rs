@@ -6,10 +6,10 @@
 
 use std::ops::RangeInclusive;
 
-use gtp_alloc::Span;
+use gtp_alloc::{Bytes, Span};
 
-use super::tree::{Complaint, Node, Place, Truth, Value};
-use super::units::Quantity;
+use super::tree::{Complaint, Entry, Node, Place, Truth, Value};
+use super::units::{Quantity, QueueSize};
 
 /// A table being read.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Table<'a> {
     /// What it is called in complaints: `[[link]]`.
     what: String,
     place: &'a Place,
-    entries: &'a [super::tree::Entry],
+    entries: &'a [Entry],
     asked: Vec<&'static str>,
 }
 
@@ -72,9 +72,8 @@ impl<'a> Table<'a> {
     /// The complaint that a key stands here which looks like the missing `key` and has not been
     /// asked for.
     pub fn misspelt(&self, key: &str) -> Option<Complaint> {
-        let unknown = |e: &&super::tree::Entry| {
-            !self.asked.contains(&e.key.as_str()) && nearest(&e.key, &[key]).is_some()
-        };
+        let unknown =
+            |e: &&Entry| !self.asked.contains(&e.key.as_str()) && nearest(&e.key, &[key]).is_some();
         let entry = self.entries.iter().find(unknown)?;
         let (wrote, what) = (&entry.key, &self.what);
         let message = format!("unknown key `{wrote}` in {what}: did you mean `{key}`?");
@@ -140,12 +139,40 @@ impl<'a> Table<'a> {
         bounds: RangeInclusive<T>,
         expected: &str,
     ) -> Read<Option<T>> {
+        self.node(key).map(|node| bounded(node, key, &bounds, expected)).transpose()
+    }
+
+    /// A time of the run or a part of it, from nothing on.
+    ///
+    /// # Errors
+    /// If it is something else, or longer than any run.
+    pub fn moment(&mut self, key: &'static str) -> Read<Option<Span>> {
+        self.within(key, MOMENTS, MOMENT)
+    }
+
+    /// A size of what waits at most, from nothing on.
+    ///
+    /// # Errors
+    /// If it is something else, or more than anything holds.
+    pub fn room(&mut self, key: &'static str) -> Read<Option<Bytes>> {
+        self.within(key, Bytes::ZERO..=ROOM_MOST, "a size of at most 1TiB")
+    }
+
+    /// A size, or the time that it takes at a link's rate; a queue's, or a bucket's.
+    ///
+    /// # Errors
+    /// If it is something else, or more than anything holds.
+    pub fn queue(&mut self, key: &'static str) -> Read<Option<QueueSize>> {
         let Some(node) = self.node(key) else { return Ok(None) };
-        let value = quantity(node, key)?;
-        if bounds.contains(&value) {
-            return Ok(Some(value));
+        let size = quantity(node, key)?;
+        let fits = match size {
+            QueueSize::Bytes(bytes) => bytes <= ROOM_MOST,
+            QueueSize::Span(span) => span <= DELAY_MOST,
+        };
+        if fits {
+            return Ok(Some(size));
         }
-        Err(wrong(node, key, &node.value, expected))
+        Err(wrong(node, key, &node.value, "a size of at most 1TiB or a time of at most 1h"))
     }
 
     /// A control interval.
@@ -161,7 +188,7 @@ impl<'a> Table<'a> {
     /// # Errors
     /// If it is something else, or longer than anything takes.
     pub fn delay(&mut self, key: &'static str) -> Read<Option<Span>> {
-        self.within(key, Span::ZERO..=DELAY_MOST, "a time of at most 1h")
+        self.within(key, DELAYS, DELAY)
     }
 
     /// A whole number within bounds.
@@ -265,20 +292,23 @@ impl<'a> Table<'a> {
     /// # Errors
     /// If there is one.
     pub fn finish(self) -> Read<()> {
-        let unknown = |e: &&super::tree::Entry| !self.asked.contains(&e.key.as_str());
+        let unknown = |e: &&Entry| !self.asked.contains(&e.key.as_str());
         let Some(entry) = self.entries.iter().find(unknown) else { return Ok(()) };
         let mut known = self.asked.clone();
+        known.sort_unstable();
         known.dedup();
         let hint = match nearest(&entry.key, &known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                known.sort_unstable();
-                format!("known are {}", listed(&known, "and"))
-            }
+            None => format!("known are {}", listed(&known, "and")),
         };
         let message = format!("unknown key `{}` in {}: {hint}", entry.key, self.what);
         Err(Complaint::new(&entry.place, message))
     }
+}
+
+/// The entry of a key, if `node` is a table that has one.
+pub fn entry<'a>(node: &'a Node, key: &str) -> Option<&'a Entry> {
+    node.value.as_table()?.iter().find(|entry| entry.key == key)
 }
 
 /// A text.
@@ -304,6 +334,18 @@ const INTERVAL_LEAST: Span = Span::from_micros(100);
 const INTERVAL_MOST: Span = Span::from_secs(60);
 /// The way to Jupiter and its queue.
 const DELAY_MOST: Span = Span::from_secs(3_600);
+/// More than any queue or buffer of today holds; what a link without a rate holds has no bound.
+const ROOM_MOST: Bytes = Bytes(1 << 40);
+/// The longest run.
+pub const DURATION_MOST: Span = Span::from_secs(24 * 3_600);
+/// Times within a run.
+pub const MOMENTS: RangeInclusive<Span> = Span::ZERO..=DURATION_MOST;
+/// What is expected of them.
+pub const MOMENT: &str = "a time of at most 24h";
+/// Times that something takes on its way.
+pub const DELAYS: RangeInclusive<Span> = Span::ZERO..=DELAY_MOST;
+/// What is expected of them.
+pub const DELAY: &str = "a time of at most 1h";
 /// Longest text of a key.
 const TEXT_MAX: usize = 4_096;
 
@@ -327,6 +369,23 @@ pub fn quantity<T: Quantity>(node: &Node, key: &str) -> Read<T> {
     Err(complaint)
 }
 
+/// A number with a unit within bounds, which `expected` says in words.
+///
+/// # Errors
+/// If it is something else, or outside.
+pub fn bounded<T: Quantity + PartialOrd>(
+    node: &Node,
+    key: &str,
+    bounds: &RangeInclusive<T>,
+    expected: &str,
+) -> Read<T> {
+    let value = quantity(node, key)?;
+    if bounds.contains(&value) {
+        return Ok(value);
+    }
+    Err(wrong(node, key, &node.value, expected))
+}
+
 /// The complaint that `key` is something else than expected.
 pub fn wrong(node: &Node, key: &str, found: &Value, expected: &str) -> Complaint {
     let mut message = format!("`{key}` is {}, expected {expected}", found.described());
@@ -338,7 +397,7 @@ pub fn wrong(node: &Node, key: &str, found: &Value, expected: &str) -> Complaint
 
 /// Whether a value is written like a range of `[sweep]`.
 fn is_range(value: &Value) -> bool {
-    let ends = |e: &super::tree::Entry| ["from", "to"].contains(&e.key.as_str());
+    let ends = |e: &Entry| ["from", "to"].contains(&e.key.as_str());
     value.as_text().is_some_and(|text| text.contains(".."))
         || value.as_table().is_some_and(|entries| entries.iter().any(ends))
 }

@@ -186,12 +186,18 @@ fn range(text: &str) -> Result<Vec<Value>, &'static str> {
     if from > to || step <= 0.0 {
         return Err(": it goes upwards, by a step above zero");
     }
+    if to > EXACT_MOST {
+        return Err(": its numbers are at most 9007199254740992");
+    }
     let count = ((to - from) / step + 1e-9).floor();
     if count > VALUES_MAX as f64 {
         return Err(": it has too many values");
     }
     Ok((0..=count as u64).map(|n| made(from + n as f64 * step, unit, places)).collect())
 }
+
+/// Up to here every whole number is one of its own (2^53).
+const EXACT_MOST: f64 = 9_007_199_254_740_992.0;
 
 /// A number with its unit: whole numbers and plain ones stay numbers.
 fn made(number: f64, unit: &str, places: u32) -> Value {

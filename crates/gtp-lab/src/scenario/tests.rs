@@ -258,6 +258,78 @@ fn misspelt_keys_that_are_missed_and_numbers_that_cannot_be_meant_are_refused() 
     check_refusals(&cases);
 }
 
+#[test]
+fn numbers_beyond_what_anything_takes_are_refused_with_their_value_and_what_is_allowed() {
+    let stagger = "stagger = \"1s\"";
+    let pareto = "kind = \"pareto\"";
+    let cases = [
+        (stagger, "start = \"25h\"", "`start` is \"25h\", expected a time of at most 24h"),
+        (stagger, "start = \"-1s\"", "`start` is \"-1s\", expected a time"),
+        (stagger, "start = nan", "`start` is the number NaN, expected a time"),
+        (stagger, "start = { from = \"0s\", to = \"25h\" }", "`to` is \"25h\", expected a time of"),
+        (stagger, "start = [\"1s\", \"25h\"]", "`start` is \"25h\", expected a time of at most"),
+        (stagger, "stagger = \"25h\"", "`stagger` is \"25h\", expected a time of at most 24h"),
+        (stagger, "stagger = \"-1s\"", "`stagger` is \"-1s\""),
+        (stagger, "start = \"20h\"\nstagger = \"5h\"", "session \"a2\" would start at 90000 s"),
+        ("lasts = \"5s\"", "stop = \"25h\"", "`stop` is \"25h\", expected a time of at most 24h"),
+        ("lasts = \"5s\"", "lasts = \"25h\"", "`lasts` is \"25h\", expected a time of at most"),
+        ("lasts = \"5s\"", "stop = \"1s\"", "at 1 s, and it starts at 1 s"),
+        (
+            "size = \"1GiB\"",
+            "size = \"0B\"",
+            "`size` is \"0B\", expected a size from 1B to 1024TiB",
+        ),
+        ("size = \"1GiB\"", "size = \"1025TiB\"", "`size` is \"1025TiB\", expected a size from"),
+        ("size = \"1GiB\"", "size = \"-1GiB\"", "`size` is \"-1GiB\", expected a size"),
+        ("size = \"1GiB\"", "size = 1e300", "`size` is the number 1e300, expected a size"),
+        ("demand = \"50Mbit\"", "demand = \"1001Tbit\"", "it may not exceed 1000Tbit"),
+        ("weight = 2", "weight = nan", "`weight` is the number NaN, expected a number from"),
+        ("weight = 2", "unit = \"63B\"", "`unit` is \"63B\", expected a size from 64B to 8900B"),
+        ("weight = 2", "wire = \"2h\"", "`wire` is \"2h\", expected a time of at most 1h"),
+        ("rtt = \"30ms\"", "rtt = \"2h\"", "`rtt` is \"2h\", expected a time of at most 1h"),
+        (
+            "rtt = \"30ms\"",
+            "window = \"0B\"\nprotocol = \"reno\"\nrtt = \"30ms\"",
+            "`window` is \"0B\", expected a size from 1B to 1TiB",
+        ),
+        ("seed = 7", "seed = 99999999999999999999", "`seed` is the number 1e20, expected a whole"),
+        ("rate = \"700Mbit\"", "rate = \"1001Tbit\"", "it may not exceed 1000Tbit"),
+        (
+            "queue = \"20ms\"",
+            "queue = \"2h\"",
+            "`queue` is \"2h\", expected a size of at most 1TiB",
+        ),
+        ("queue = \"20ms\"", "queue = \"2TiB\"", "`queue` is \"2TiB\", expected a size of at most"),
+        ("leave = \"25%\"", "leave = \"0%\"", "`leave` is \"0%\", expected a share above 0%"),
+        ("bucket = \"10ms\"", "bucket = \"2TiB\"", "`bucket` is \"2TiB\", expected a size of"),
+        ("at = \"2s\"", "at = \"8761h\"", "`at` is \"8761h\", expected a time of at most 8760h"),
+        ("at = \"3s\"", "at = \"25h\"", "`at` is \"25h\", expected a time of at most 24h"),
+        ("at = \"4s\"", "at = \"25h\"", "`at` is \"25h\", expected a time of at most 24h"),
+        ("for = \"1s\"", "for = \"0s\"", "`for` is \"0s\", expected a time above 0s"),
+        ("for = \"1s\"", "for = \"25h\"", "`for` is \"25h\", expected a time above 0s"),
+        (
+            pareto,
+            "kind = \"pareto\"\npacket = \"27B\"",
+            "`packet` is \"27B\", expected a size from",
+        ),
+        (pareto, "kind = \"pareto\"\nstart = \"25h\"", "`start` is \"25h\""),
+        (
+            pareto,
+            "stop = \"4s\"\nstart = \"5s\"\nkind = \"pareto\"",
+            "`stop` is \"4s\", expected a time from `start` to 24h",
+        ),
+        ("off = \"500ms\"", "off = \"25h\"", "`off` is \"25h\", expected a time of at most 24h"),
+        ("every = \"10ms\"", "every = \"0s\"", "`every` is \"0s\", which gives 10000000000 points"),
+        ("every = \"10ms\"", "every = \"11s\"", "`every` is \"11s\", which gives 0 points"),
+        (
+            "policer = {",
+            "red_max = \"1kB\"\nrouter = \"red\"\npolicer = {",
+            "`red_min` is 291666 bytes and `red_max` 1000",
+        ),
+    ];
+    check_refusals(&cases);
+}
+
 /// Each is a piece of the good file, what it becomes, and a part of what is said then.
 fn check_refusals(cases: &[(&str, &str, &str)]) {
     let mut wrong = Vec::new();
@@ -366,6 +438,17 @@ fn bad_sweeps_are_refused_before_anything_runs() {
         ("link.core.delay = \"1ms..9ms\"", "with a unit it needs a step"),
         ("link.core.delay = \"1ms..9s step 1ms\"", "ends and step have one unit"),
         ("seed = []", "sweeps 0 values"),
+        ("seed = \"-3..3\"", "expected a list, a range"),
+        ("seed = [3, -1]", "`seed` is the number -1, expected a whole number from 0"),
+        ("seed = [nan]", "`seed` is the number NaN, expected a whole number from 0"),
+        ("seed = [1e300]", "`seed` is the number 1e300, expected a whole number from 0"),
+        ("seed = \"9007199254740993..9007199254740999\"", "at most 9007199254740992"),
+        ("seed = { from = 1, to = nan, steps = 3 }", "`to` is the number NaN, expected a number"),
+        ("seed = { from = 1, to = 3, steps = 1 }", "`steps` is the number 1, expected a whole"),
+        ("session.a.start = [\"0s\", \"25h\"]", "`start` is \"25h\", expected a time of at most"),
+        ("session.a.stagger = \"1h..30h step 1h\"", "`stagger` is \"25h\", expected a time of"),
+        ("session.a.size = { from = \"0B\", to = \"8B\", steps = 2 }", "`size` is \"0B\""),
+        ("session.b.count = [1, 200000]", "sessions are too many"),
         ("seed = \"1..9000\"\ninterval = \"1ms..100ms step 1ms\"", "more than 100000 combinations"),
         ("level = [\"packet\", \"flow\"]", "`level` is \"flow\""),
         ("seed.x = [1]", "beyond a single value"),
@@ -386,7 +469,9 @@ fn what_a_file_would_make_too_much_of_is_refused() {
             "\"src*\" stands for 2 hosts: a background flow joins two, name one",
         ),
         ("on = \"500ms\"", "on = \"1us\"", "shorter than a packet takes at `rate`"),
-        ("count = 3", "count = 4194304", "more than 4194304 sessions"),
+        ("count = 3", "count = 131071", "131073 sessions are too many"),
+        ("count = 3", "count = 4194304", "level = \"packet\" takes 131072 at most"),
+        ("count = 3", "count = 4194305", "a whole number from 1 to 4194304"),
     ];
     for (from, to, expected) in cases {
         let (said, _) = refusal(from, to);
@@ -398,8 +483,9 @@ fn what_a_file_would_make_too_much_of_is_refused() {
 fn changes_of_demand_are_bounded_over_all_sessions() {
     let many = "[[session.change]]\nat = \"1s\"\ndemand = \"none\"\n".repeat(5);
     let text = format!(
-        "duration = \"1s\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[session]]\n\
-         source = \"a\"\nsink = \"b\"\nrtt = \"1ms\"\ncount = 2000000\n{many}"
+        "duration = \"1s\"\nlevel = \"rate\"\n[[host]]\nname = \"a\"\n[[host]]\n\
+         name = \"b\"\n[[session]]\nsource = \"a\"\nsink = \"b\"\nrtt = \"1ms\"\n\
+         count = 2000000\n{many}"
     );
     let said = read(&text).expect_err("ten million").to_string();
     assert!(said.contains("more than 8388608 changes of all sessions' demands"), "{said}");

@@ -3,24 +3,24 @@
 //! A table of sessions may stand for many: patterns of hosts, a count, times and sizes to draw
 //! from. Each is made here, once, with a name of its own, so that nothing later knows groups.
 
+use std::ops::RangeInclusive;
+
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Chance, Change, LinkState};
 
 use super::drawn::{Drawn, Lots};
 use super::model::{
-    BackgroundEntry, Event, LinkEntry, NodeEntry, NodeKind, Pattern, Reach, SessionEntry,
+    BackgroundEntry, Event, Level, LinkEntry, NodeEntry, NodeKind, Pattern, Reach, SessionEntry,
 };
 use super::names::Names;
 use super::network::Network;
 use super::protocol::{Protocol, WindowLaw, protocol};
-use super::read::{At, Table};
-use super::tree::Complaint;
+use super::read::{At, DELAY, DELAYS, DURATION_MOST, MOMENT, MOMENTS, Table, wrong};
+use super::tree::{Complaint, Place};
 use super::units::{Quantity, Skew};
 
 type Read<T> = Result<T, Complaint>;
 
-/// Sessions of one scenario: ten times what the largest rate-level run has.
-pub const SESSIONS_MAX: usize = 1 << 22;
 /// Demands of all sessions together, each from its time on: twice as many as there are sessions.
 const CHANGES_MAX: usize = 1 << 23;
 /// Background flows and faults.
@@ -43,15 +43,45 @@ enum Pairing {
 /// What does not fit.
 pub fn sessions(
     top: &mut Table<'_>,
+    level: Level,
     network: &Network,
     lots: &mut Lots,
 ) -> Read<Vec<SessionEntry>> {
-    let mut sessions = Vec::new();
-    let mut names = Names::default();
+    let mut made = Made { level, names: Names::default(), sessions: Vec::new() };
     for table in top.tables("session")? {
-        group(table, network, lots, &mut names, &mut sessions)?;
+        group(table, network, lots, &mut made)?;
     }
-    Ok(sessions)
+    Ok(made.sessions)
+}
+
+/// The sessions of a scenario as far as they are made.
+struct Made {
+    level: Level,
+    names: Names,
+    sessions: Vec<SessionEntry>,
+}
+
+impl Made {
+    /// Whether there is room for `all` more, each with so many changes of its demand.
+    ///
+    /// # Errors
+    /// What there is no room for, in words.
+    fn has_room_for(&self, all: usize, changes: usize) -> Result<(), String> {
+        let (level, most) = (self.level.as_str(), self.level.sessions_most());
+        let sessions = self.sessions.len().saturating_add(all);
+        if sessions > most {
+            return Err(format!(
+                "{sessions} sessions are too many: level = {level:?} takes {most} at most"
+            ));
+        }
+        let so_far: usize = self.sessions.iter().map(|session| session.demand.len()).sum();
+        if so_far.saturating_add(all.saturating_mul(changes)) > CHANGES_MAX {
+            return Err(format!(
+                "more than {CHANGES_MAX} changes of all sessions' demands together"
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// The keys of a group of sessions, before its members are made.
@@ -70,15 +100,13 @@ struct Group {
     protocol: Protocol,
     wire: Option<Drawn<Span>>,
     relays: Option<usize>,
+    /// Where it says when its sessions start.
+    begins: Place,
+    /// Where it says when they end.
+    ends: Place,
 }
 
-fn group(
-    mut table: Table<'_>,
-    network: &Network,
-    lots: &mut Lots,
-    names: &mut Names,
-    sessions: &mut Vec<SessionEntry>,
-) -> Read<()> {
+fn group(mut table: Table<'_>, network: &Network, lots: &mut Lots, made: &mut Made) -> Read<()> {
     let name = table.text("name", "a name")?;
     let name = name.unwrap_or_else(|| At { value: "s".into(), place: table.place().clone() });
     let source = table.needed("source", "the name of a host, or a pattern such as src*")?;
@@ -87,9 +115,11 @@ fn group(
         "pair",
         &[("all", Pairing::All), ("matched", Pairing::Matched), ("random", Pairing::Random)],
     )?;
-    let count = table.integer("count", 1..=SESSIONS_MAX as i64)?.unwrap_or(1) as usize;
+    let most = Level::Rate.sessions_most() as i64;
+    let count = table.integer("count", 1..=most)?.unwrap_or(1) as usize;
+    let many = place(&mut table, ["count"]);
     let place = table.place().clone();
-    let group = Group::read(&mut table, network, sessions)?;
+    let group = Group::read(&mut table, network, &made.sessions)?;
     table.finish()?;
     let sources = hosts(network, &source)?;
     let sinks = hosts(network, &sink)?;
@@ -105,14 +135,7 @@ fn group(
         Pairing::Random => 1,
     };
     let all = pairs.saturating_mul(count);
-    if sessions.len().saturating_add(all) > SESSIONS_MAX {
-        return Err(Complaint::new(&place, format!("more than {SESSIONS_MAX} sessions")));
-    }
-    let so_far: usize = sessions.iter().map(|session| session.demand.len()).sum();
-    if so_far.saturating_add(all.saturating_mul(group.changes.len())) > CHANGES_MAX {
-        let message = format!("more than {CHANGES_MAX} changes of all sessions' demands together");
-        return Err(Complaint::new(&place, message));
-    }
+    made.has_room_for(all, group.changes.len()).map_err(|why| Complaint::new(&many, why))?;
     let alone = all == 1;
     for n in 0..all {
         let (source, sink) = match pairing {
@@ -122,15 +145,18 @@ fn group(
                 .ok_or_else(|| Complaint::new(&place, "no two different hosts to pair"))?,
         };
         let own = if alone { name.value.clone() } else { format!("{}{}", name.value, n + 1) };
-        names.add("session", &own, &name.place)?;
+        made.names.add("session", &own, &name.place)?;
         let session = group.session(own, (source, sink), n as u64, lots);
-        if session.stop.is_some_and(|stop| stop <= session.start) {
-            let message = format!("session {:?} would stop before it starts", session.name);
-            return Err(Complaint::new(&place, message));
-        }
-        sessions.push(session);
+        group.check_times(&session)?;
+        made.sessions.push(session);
     }
     Ok(())
+}
+
+/// Where the first of these keys stands that is there; the table's head if none is.
+fn place<const N: usize>(table: &mut Table<'_>, keys: [&'static str; N]) -> Place {
+    let found = keys.into_iter().find_map(|key| table.node(key));
+    found.map_or(table.place(), |node| &node.place).clone()
 }
 
 /// A source and a sink that are not the same host.
@@ -147,28 +173,20 @@ fn different(sources: &[usize], sinks: &[usize], lots: &mut Lots) -> Option<(usi
 
 impl Group {
     fn read(table: &mut Table<'_>, network: &Network, before: &[SessionEntry]) -> Read<Group> {
-        let stop = Drawn::read(table, "stop")?;
-        let lasts = Drawn::read(table, "lasts")?;
+        let stop = Drawn::within(table, "stop", &MOMENTS, MOMENT)?;
+        let lasts = Drawn::within(table, "lasts", &MOMENTS, MOMENT)?;
         if stop.is_some() && lasts.is_some() {
             let message = "`stop` and `lasts` say the same: keep one";
             return Err(Complaint::new(table.place(), message));
         }
-        let unit: Option<Bytes> = table.quantity("unit")?;
-        let unit = match unit {
-            None => USUAL_UNIT,
-            Some(Bytes(n)) if (UNIT_MIN..=UNIT_MAX).contains(&n) => n as u16,
-            Some(_) => {
-                let message = format!("`unit` is from {UNIT_MIN}B to {UNIT_MAX}B");
-                return Err(Complaint::new(table.place(), message));
-            }
-        };
+        let unit = table.within("unit", UNITS, "a size from 64B to 8900B")?;
         let path = table.text("path", "the name of a path")?;
-        let rtt = Drawn::read(table, "rtt")?;
+        let rtt = Drawn::within(table, "rtt", &DELAYS, DELAY)?;
         if path.is_some() && rtt.is_some() {
             let message = "`path` and `rtt` say the same: keep one";
             return Err(Complaint::new(table.place(), message));
         }
-        let wire = Drawn::read(table, "wire")?;
+        let wire = Drawn::within(table, "wire", &DELAYS, DELAY)?;
         if wire.is_some() && rtt.is_some() {
             let message = "`wire` and `rtt` are both wires of the session's own: keep one";
             return Err(Complaint::new(table.place(), message));
@@ -182,11 +200,12 @@ impl Group {
         let protocol = protocol(table, weight)?;
         let relays = relays(table, protocol, before)?;
         Ok(Group {
-            start: Drawn::read(table, "start")?.unwrap_or(Drawn::One(Span::ZERO)),
-            stagger: table.quantity("stagger")?.unwrap_or(Span::ZERO),
+            start: Drawn::within(table, "start", &MOMENTS, MOMENT)?
+                .unwrap_or(Drawn::One(Span::ZERO)),
+            stagger: table.moment("stagger")?.unwrap_or(Span::ZERO),
             stop,
             lasts,
-            size: Drawn::read(table, "size")?,
+            size: Drawn::within(table, "size", &SIZES, "a size from 1B to 1024TiB")?,
             demand: Drawn::read(table, "demand")?,
             changes,
             weight,
@@ -195,8 +214,34 @@ impl Group {
             relays,
             rtt,
             path: path.map(|name| network.path_names.place(&name)).transpose()?,
-            unit,
+            unit: unit.map_or(USUAL_UNIT, |unit| unit.0 as u16),
+            begins: place(table, ["stagger", "start"]),
+            ends: place(table, ["stop", "lasts"]),
         })
+    }
+
+    /// Refuses a session that starts after the longest run, or would end before it starts.
+    fn check_times(&self, session: &SessionEntry) -> Read<()> {
+        let (name, start) = (&session.name, session.start);
+        let at = start.as_secs_f64();
+        if start > DURATION_MOST {
+            let message = format!(
+                "session {name:?} would start at {at} s: `start` and `stagger` add up to 24h at \
+                 most"
+            );
+            return Err(Complaint::new(&self.begins, message));
+        }
+        match session.stop {
+            Some(stop) if stop <= start => {
+                let stop = stop.as_secs_f64();
+                let message = format!(
+                    "session {name:?} would stop before it starts: at {stop} s, and it starts at \
+                     {at} s"
+                );
+                Err(Complaint::new(&self.ends, message))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn session(
@@ -269,14 +314,16 @@ fn relays(
 }
 
 /// Weights that both engines take.
-const WEIGHTS: std::ops::RangeInclusive<f64> = 0.001..=1_000.0;
+const WEIGHTS: RangeInclusive<f64> = 0.001..=1_000.0;
 /// Payload of a packet on Ethernet.
 const USUAL_UNIT: u16 = gtp_proto::limits::UNIT_ETHERNET;
-const UNIT_MIN: u64 = 64;
-const UNIT_MAX: u64 = 8_900;
+const UNITS: RangeInclusive<Bytes> = Bytes(64)..=Bytes(8_900);
+/// What a session moves: a pebibyte at most, which at a terabit per second takes two hours and
+/// has fewer of the smallest units than a row may have.
+const SIZES: RangeInclusive<Bytes> = Bytes(1)..=Bytes(1 << 50);
 
 fn demand_change(mut table: Table<'_>) -> Read<(Span, Rate)> {
-    let at = table.quantity("at")?;
+    let at = table.moment("at")?;
     let at = at.ok_or_else(|| table.lacks("at", Span::EXPECTED))?;
     let expected = "a rate such as 50Mbit, or \"none\" or \"unlimited\"";
     let node = table.node("demand").ok_or_else(|| table.lacks("demand", expected))?;
@@ -339,26 +386,18 @@ pub fn backgrounds(top: &mut Table<'_>, network: &Network) -> Read<Vec<Backgroun
         let source = table.needed("source", "the name of a host")?;
         let sink = table.needed("sink", "the name of a host")?;
         let links = table.texts("links", "names of links")?;
-        let pattern = pattern(&mut table)?;
-        let place = table.place().clone();
-        let packet: Bytes = table.quantity("packet")?.unwrap_or(Bytes(1_000));
-        if !(28..=65_535).contains(&packet.0) {
-            return Err(Complaint::new(&place, "`packet` is from 28B to 65535B"));
-        }
-        if let Pattern::OnOff { peak, on, off } | Pattern::Pareto { peak, on, off, .. } = pattern
-            && on.min(off) < packet / peak
-        {
-            let message = "`on` and `off` are shorter than a packet takes at `rate`: make them \
-                           longer, or use kind = \"poisson\"";
-            return Err(Complaint::new(&place, message));
-        }
+        let packet = table.within("packet", PACKETS, "a size from 28B to 65535B")?;
+        let packet = packet.unwrap_or(Bytes(1_000));
+        let pattern = pattern(&mut table, packet)?;
+        let start = table.moment("start")?.unwrap_or(Span::ZERO);
+        let stop = table.within("stop", start..=DURATION_MOST, "a time from `start` to 24h")?;
         let entry = BackgroundEntry {
             name: name.unwrap_or_else(|| format!("background{}", found.len() + 1)),
             source: host(network, &source)?,
             sink: host(network, &sink)?,
             links: links.map(|links| network.link_names.places(&links)).transpose()?,
-            start: table.quantity("start")?.unwrap_or(Span::ZERO),
-            stop: table.quantity("stop")?,
+            start,
+            stop,
             packet,
             pattern,
         };
@@ -368,7 +407,11 @@ pub fn backgrounds(top: &mut Table<'_>, network: &Network) -> Read<Vec<Backgroun
     Ok(found)
 }
 
-fn pattern(table: &mut Table<'_>) -> Read<Pattern> {
+/// Packets of background flows: an empty datagram, and the longest.
+const PACKETS: RangeInclusive<Bytes> = Bytes(28)..=Bytes(65_535);
+
+/// When the packets of a flow, of `packet` bytes, leave.
+fn pattern(table: &mut Table<'_>, packet: Bytes) -> Read<Pattern> {
     let kinds = [
         ("constant", Kind::Constant),
         ("poisson", Kind::Poisson),
@@ -379,8 +422,14 @@ fn pattern(table: &mut Table<'_>) -> Read<Pattern> {
     let rate: Option<Rate> = table.quantity("rate")?;
     let rate = rate.ok_or_else(|| table.lacks("rate", Rate::EXPECTED))?;
     let span = |table: &mut Table<'_>, key| {
-        let span: Option<Span> = table.quantity(key)?;
-        span.ok_or_else(|| table.lacks(key, Span::EXPECTED))
+        let node = table.node(key).ok_or_else(|| table.lacks(key, Span::EXPECTED))?;
+        let span = super::read::quantity(node, key)?;
+        if (packet / rate..=DURATION_MOST).contains(&span) {
+            return Ok(span);
+        }
+        let expected = "a time of at most 24h, and not shorter than a packet takes at `rate` \
+                        (kind = \"poisson\" takes such)";
+        Err(wrong(node, key, &node.value, expected))
     };
     Ok(match kind {
         Kind::Constant => Pattern::Constant(rate),
@@ -437,9 +486,10 @@ pub fn faults(top: &mut Table<'_>, network: &Network) -> Read<Vec<(Span, Event)>
         let kind = table.choice("kind", &FAULTS)?;
         let kind =
             kind.ok_or_else(|| table.lacks("kind", "what happens, such as \"link-down\""))?;
-        let at: Option<Span> = table.quantity("at")?;
+        let at = table.moment("at")?;
         let at = at.ok_or_else(|| table.lacks("at", Span::EXPECTED))?;
-        let lasts: Option<Span> = table.quantity("for")?;
+        let lasting = Span::from_nanos(1)..=DURATION_MOST;
+        let lasts = table.within("for", lasting, "a time above 0s and of at most 24h")?;
         for (begin, end) in fault(&mut table, kind, lasts, network)? {
             events.push((at, begin));
             if let (Some(end), Some(lasts)) = (end, lasts) {

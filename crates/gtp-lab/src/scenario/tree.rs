@@ -89,7 +89,7 @@ impl Value {
         match self {
             Value::Text(text) => format!("{:?}", short(text)),
             Value::Integer(n) => format!("the number {n}"),
-            Value::Float(v) => format!("the number {v}"),
+            Value::Float(v) => format!("the number {v:?}"),
             Value::Truth(Truth::True) => "true".to_owned(),
             Value::Truth(Truth::False) => "false".to_owned(),
             Value::Date(text) => format!("the date {}", short(text)),
@@ -217,6 +217,8 @@ fn node(file: usize, value: Spanned<DeValue<'_>>) -> Node {
         DeValue::String(text) => Value::Text(text.into_owned()),
         DeValue::Integer(n) => match i64::from_str_radix(n.as_str(), n.radix()) {
             Ok(n) => Value::Integer(n),
+            // Larger than any number that a key takes: what is shown again is about what it is.
+            Err(_) if n.radix() == 10 => Value::Float(n.as_str().parse().unwrap_or(f64::INFINITY)),
             Err(_) => Value::Float(f64::INFINITY),
         },
         DeValue::Float(v) => Value::Float(v.as_str().parse().unwrap_or(f64::NAN)),

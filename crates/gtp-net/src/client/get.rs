@@ -16,9 +16,9 @@ use gtp_sys::Clock;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::PathWords;
 use super::connect::Units;
 use super::link::{self, Order, Ready, Report, Reports};
-use super::path_words;
 use super::place::{self, Place, Placed};
 use super::progress::{Event, Outcome, Progress};
 use super::roots::RootCheck;
@@ -137,6 +137,7 @@ struct Gather {
     expected: Option<Value>,
     monitor: Monitor,
     reports: Reports,
+    path_words: PathWords,
     sources: Vec<Source>,
     running: Option<Running>,
     skipped: Skipped,
@@ -173,6 +174,7 @@ impl Gather {
             expected,
             monitor,
             reports,
+            path_words: PathWords::default(),
             sources: sources.into_iter().map(Source::at).collect(),
             running: None,
             skipped: Skipped::default(),
@@ -485,7 +487,8 @@ impl Gather {
                 self.skipped.note(failure, &self.monitor);
             }
         }
-        let words = path_words(self.sources[number].url.host(), self.terms.path, session.path);
+        let host = self.sources[number].url.host();
+        let words = self.path_words.of(host, self.terms.path, session.path);
         words.into_iter().for_each(|words| self.monitor.tell(Event::Warning(words)));
         self.sources[number].peer = Some(session.peer);
         self.sources[number].revision = session.revision;

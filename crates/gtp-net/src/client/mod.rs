@@ -21,6 +21,7 @@ pub(crate) mod silence;
 mod tree;
 mod url;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -232,6 +233,18 @@ impl Terms {
             patience: PATIENCE,
             udp: Udp::Auto,
         }
+    }
+}
+
+/// What the user has been told of how a transfer's sessions use their paths.
+#[derive(Debug, Default)]
+struct PathWords(BTreeSet<String>);
+
+impl PathWords {
+    /// What is to be told of a session that begins: everything once for a transfer, however often
+    /// its sessions begin anew.
+    fn of(&mut self, host: &HostAddress, asked: PathUse, agreed: PathUse) -> Option<String> {
+        path_words(host, asked, agreed).filter(|words| self.0.insert(words.clone()))
     }
 }
 

@@ -16,8 +16,8 @@ use gtp_sys::Clock;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Sleep;
 
+use super::PathWords;
 use super::connect::{Granted, Units, ask, left_out, reach};
-use super::path_words;
 use super::placement::End;
 use super::progress::{Event, Outcome, Progress, SourceShare};
 use super::silence::{Asked, Inquiry, Silences, Verdict, speaks_against_udp};
@@ -75,6 +75,7 @@ pub async fn put(
         moved_at: began,
         excused: Span::ZERO,
         path_seen: false,
+        path_words: PathWords::default(),
         peer: None,
         revision: Revision::First,
         way: Way::Udp,
@@ -127,6 +128,7 @@ struct Attempt {
     /// could move.
     excused: Span,
     path_seen: bool,
+    path_words: PathWords,
     /// Where the newest session sends to.
     peer: Option<SocketAddr>,
     /// What the server understands in that session.
@@ -238,7 +240,7 @@ impl Attempt {
         let Granted { mut channel, opened, session, data_port } =
             ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
         (self.peer, self.revision) = (Some(session.peer), session.revision);
-        let words = path_words(self.url.host(), self.terms.path, session.path);
+        let words = self.path_words.of(self.url.host(), self.terms.path, session.path);
         words.into_iter().for_each(|words| self.monitor.tell(Event::Warning(words)));
         self.mark("the put is granted");
         let end = if self.url.names_directory() { End::Slash } else { End::Name };

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use gtp_store::replica::{
-    Asked, Deed, DirSum, Dress, Node, NodeKind as Kind, Patch, Seen, Xattr, piece_sums,
+    Asked, Deed, DirSum, Dress, Keep, Node, NodeKind as Kind, Patch, Seen, Xattr, piece_sums,
 };
 use gtp_store::{Mtime, RelPath, Value};
 
@@ -301,7 +301,9 @@ pub(crate) fn pages(deeds: &[Deed]) -> Vec<Deeds> {
 
 fn deed_bytes(deed: &Deed) -> usize {
     let more = match deed {
-        Deed::Move { to, .. } | Deed::HardLink { to, .. } => to.as_str().len(),
+        Deed::Move { to, .. } | Deed::HardLink { to, .. } | Deed::Keep { to, .. } => {
+            to.as_str().len()
+        }
         Deed::Link { target, .. } => target.len(),
         Deed::Dress(dress) => {
             let lists = [&dress.xattrs, &dress.acls].into_iter().flatten().flatten();
@@ -442,6 +444,9 @@ fn deed_to_wire(deed: &Deed) -> TreeDeed {
         Deed::Link { target, .. } => TreeDeed::Link { path, target: target.clone() },
         Deed::HardLink { to, .. } => TreeDeed::HardLink { path, to: bytes_of(to) },
         Deed::Dig { .. } => TreeDeed::Dig { path },
+        Deed::Keep { to, how, .. } => {
+            TreeDeed::Keep { path, to: bytes_of(to), copied: *how == Keep::Copy }
+        }
         Deed::Write { content, mode, mtime, .. } => {
             let (content, mtime) = (content.clone(), moment(*mtime));
             TreeDeed::Write { path, content, mode: *mode, mtime }
@@ -489,6 +494,10 @@ pub(crate) fn deed(wire: TreeDeed) -> Result<Deed, BadTree> {
         TreeDeed::Link { path, target } => Deed::Link { path: name(&path)?, target },
         TreeDeed::HardLink { path, to } => Deed::HardLink { path: name(&path)?, to: name(&to)? },
         TreeDeed::Dig { path } => Deed::Dig { path: name(&path)? },
+        TreeDeed::Keep { path, to, copied } => {
+            let how = if copied { Keep::Copy } else { Keep::Name };
+            Deed::Keep { path: name(&path)?, to: name(&to)?, how }
+        }
         TreeDeed::Write { path, content, mode, mtime: time } => {
             Deed::Write { path: name(&path)?, content, mode, mtime: mtime(time)? }
         }
@@ -623,6 +632,8 @@ mod tests {
             Deed::Link { path: path(), target: b"../x".to_vec() },
             Deed::HardLink { path: path(), to: path() },
             Deed::Dig { path: path() },
+            Deed::Keep { path: path(), to: path(), how: Keep::Name },
+            Deed::Keep { path: path(), to: path(), how: Keep::Copy },
             Deed::Write { path: path(), content: vec![1, 0, 2], mode: 0o640, mtime: time },
             Deed::Patch {
                 path: path(),

@@ -213,6 +213,11 @@ fn deed() -> impl Strategy<Value = TreeDeed> {
         (path(), seen(), path()).prop_map(|(path, seen, to)| TreeDeed::Move { path, seen, to }),
         path().prop_map(|path| TreeDeed::Link { path, target: b"x".to_vec() }),
         (path(), path()).prop_map(|(path, to)| TreeDeed::HardLink { path, to }),
+        (path(), path(), any::<bool>()).prop_map(|(path, to, copied)| TreeDeed::Keep {
+            path,
+            to,
+            copied
+        }),
         path().prop_map(|path| TreeDeed::Dig { path }),
         (path(), proptest::collection::vec(any::<u8>(), 0..200), 0..=0o777_u32, moment()).prop_map(
             |(path, content, mode, mtime)| TreeDeed::Write { path, content, mode, mtime }

@@ -407,6 +407,19 @@ pub enum TreeDeed {
         #[n(7)]
         mtime: Moment,
     },
+    /// Keeps an old version outside the tree; only to a far end that was asked for that.
+    #[n(9)]
+    Keep {
+        /// What.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        path: Vec<u8>,
+        /// Its name there.
+        #[cbor(n(1), with = "minicbor::bytes")]
+        to: Vec<u8>,
+        /// Whether it is to be a copy, and no further name of the file.
+        #[n(2)]
+        copied: bool,
+    },
 }
 
 /// Extended attributes of one node.
@@ -654,7 +667,7 @@ impl TreeDeed {
                 within(target.len(), 1..=TARGET_MAX, "length of a link's target")?;
                 check_path(path)
             }
-            TreeDeed::HardLink { path, to } => {
+            TreeDeed::HardLink { path, to } | TreeDeed::Keep { path, to, .. } => {
                 check_path(path)?;
                 check_path(to)
             }

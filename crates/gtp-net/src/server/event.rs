@@ -150,13 +150,13 @@ pub struct Moved {
 /// A step by which a client changed the exported tree, or tried to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// `make_directory`, `remove`, `move`, `link`, `hard_link`, `punch_holes`, `attributes` or
-    /// `write`.
+    /// `make_directory`, `remove`, `move`, `link`, `hard_link`, `keep`, `punch_holes`,
+    /// `attributes` or `write`.
     pub what: &'static str,
     /// The path beneath the tree, escaped for display.
     pub path: String,
     /// The other path, where there is one: the new name, where a link leads, the name that a hard
-    /// link adds to. Escaped for display.
+    /// link adds to, the name of an old version in the place for those. Escaped for display.
     pub to: Option<String>,
     /// Why it was not carried out.
     pub failure: Option<String>,

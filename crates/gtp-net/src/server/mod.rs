@@ -82,6 +82,8 @@ pub struct ServeConfig {
     pub root: PathBuf,
     /// Address for TCP and UDP; port 0 takes any that is free for both.
     pub listen: SocketAddr,
+    /// What clients are told that the exported directory is called, with a slash at its end.
+    pub called: String,
     /// Who may come.
     pub admission: Admission,
     /// Whether clients may write.
@@ -104,18 +106,25 @@ pub struct ServeConfig {
     pub confines: Option<Confines>,
     /// What the listing of all that is exported has directly beneath it; everything if not said.
     pub chosen: Option<Arc<Chosen>>,
+    /// Where clients may have old versions of files kept outside the trees that they change: an
+    /// absolute path, which need not be there; nowhere if not said.
+    pub old_versions: Option<PathBuf>,
     /// The address that sends the datagrams of clients whose connections arrive from the loopback
     /// because a program on this machine, such as ssh, forwards them.
     pub data_from: Option<IpAddr>,
 }
 
 impl ServeConfig {
+    /// What the exported directory is called if nothing else is said.
+    pub const CALLED: &str = "the server's /";
+
     /// A server of `root` at `listen` for those whom `admission` lets in. They may read, within the
     /// usual limits.
     pub fn new(root: PathBuf, listen: SocketAddr, admission: Admission) -> ServeConfig {
         ServeConfig {
             root,
             listen,
+            called: ServeConfig::CALLED.to_owned(),
             admission,
             writing: Writing::Refused,
             limits: Limits::default(),
@@ -127,6 +136,7 @@ impl ServeConfig {
             changes: Changes::Untold,
             confines: None,
             chosen: None,
+            old_versions: None,
             data_from: None,
         }
     }
@@ -432,7 +442,7 @@ impl Server {
         sessions: &mut JoinSet<()>,
         stream: TcpStream,
         from: SocketAddr,
-        mut server: watch::Receiver<bool>,
+        server: watch::Receiver<bool>,
     ) {
         let shared = Arc::clone(&self.shared);
         let (seat, evicted) = shared.clients.arrive(from);
@@ -442,32 +452,40 @@ impl Server {
         {
             shared.tell(ServerEvent::TurnedAway { client, more });
         }
-        sessions.spawn(async move {
-            let met = tokio::select! {
-                met = ControlChannel::accept(stream, &shared.tls) => met,
-                _ = seat.told() => return,
-                // One that has said nothing yet need not hear of it.
-                () = stopping(&mut server) => return,
-            };
-            match met {
-                Ok((channel, open)) => {
-                    let seat = Arc::new(seat);
-                    let stop = Stop { server, seat: Arc::clone(&seat) };
-                    session::serve(shared, channel, open, stop).await;
-                    seat.is_gone();
-                }
-                Err(error) => {
-                    let reason = WhyRefused::of_opening(&error);
-                    shared.tell(ServerEvent::Refused {
-                        client: from,
-                        whose: Whose::Stranger,
-                        reason,
-                        request: None,
-                        failure: Failure::from(error),
-                    });
-                }
-            }
-        });
+        sessions.spawn(meet(shared, stream, from, (seat, server)));
+    }
+}
+
+/// Meets a client that has come, and serves it if it says what it wants before it is to go.
+async fn meet(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    from: SocketAddr,
+    (seat, mut server): (Seat, watch::Receiver<bool>),
+) {
+    let met = tokio::select! {
+        met = ControlChannel::accept(stream, &shared.tls) => met,
+        _ = seat.told() => return,
+        // One that has said nothing yet need not hear of it.
+        () = stopping(&mut server) => return,
+    };
+    match met {
+        Ok((channel, open)) => {
+            let seat = Arc::new(seat);
+            let stop = Stop { server, seat: Arc::clone(&seat) };
+            session::serve(shared, channel, open, stop).await;
+            seat.is_gone();
+        }
+        Err(error) => {
+            let reason = WhyRefused::of_opening(&error);
+            shared.tell(ServerEvent::Refused {
+                client: from,
+                whose: Whose::Stranger,
+                reason,
+                request: None,
+                failure: Failure::from(error),
+            });
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! What is refused is refused here, in words and before any work. A verb finds a client whose key,
 //! path and cipher are settled.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gtp_proto::limits::UNIT_JUMBO;
@@ -25,7 +26,7 @@ use crate::engine::{Host, SessionOpen};
 use crate::flows::{Alone, Failure, FailureKind, Law, keys, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{EntryKind, INTERVAL_US, Message, Open, Opened, Reason, Verb, printable};
-use crate::trust::ClientTrust;
+use crate::trust::{Access, ClientTrust};
 
 /// A refusal, for the client; the server hears of it as a failure.
 pub(crate) struct Refusal {
@@ -107,15 +108,9 @@ pub(super) async fn serve(
     };
     let Judged { path, suite, weight_milli, path_use, may_read, holder } = match judged {
         Ok(judged) => judged,
-        Err(Refusal { reason, text }) => {
-            shared.tell(ServerEvent::Refused {
-                client: remote,
-                whose,
-                reason: WhyRefused::of_reason(reason),
-                request: Some(request),
-                failure: Failure::new(FailureKind::Authentication, text.clone()),
-            });
-            stop.seat.linger(channel.refuse(reason, text)).await;
+        Err(refusal) => {
+            shared.tell(refused(&refusal, remote, whose, request));
+            stop.seat.linger(channel.refuse(refusal.reason, refusal.text)).await;
             return false;
         }
     };
@@ -139,6 +134,17 @@ pub(super) async fn serve(
     let is_done = ending.is_done;
     told.end(ending);
     is_done
+}
+
+/// That a client was refused what it asked for, for whoever operates the server.
+fn refused(refusal: &Refusal, client: SocketAddr, whose: Whose, request: Request) -> ServerEvent {
+    ServerEvent::Refused {
+        client,
+        whose,
+        reason: WhyRefused::of_reason(refusal.reason),
+        request: Some(request),
+        failure: Failure::new(FailureKind::Authentication, refusal.text.clone()),
+    }
 }
 
 /// Lets a client have what it asked for.
@@ -195,27 +201,7 @@ fn judge(
     key: Fingerprint,
 ) -> Result<Judged, Refusal> {
     let access = trust.access(&key);
-    let streamed = open.verb.streamed_path().is_some();
-    let allowed = match open.verb {
-        Verb::Stream { .. } if streamed => access.write,
-        Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => access.read,
-        Verb::Put { .. } => access.write,
-        Verb::Tree { changes: true, .. } => access.read && access.write,
-        Verb::Stream { .. } => {
-            return Err(Refusal::new(Reason::Missing, "this server has files, and no streams"));
-        }
-    };
-    let writes = matches!(open.verb, Verb::Put { .. } | Verb::Tree { changes: true, .. });
-    if (writes || streamed) && shared.terms().writing == Writing::Refused {
-        return Err(Refusal::new(Reason::Permission, "this server only reads (serve --writable)"));
-    }
-    if !allowed {
-        let text = format!(
-            "the key {key} may not do this here: it needs a line in the server's \
-             `authorized_keys`, with that right (read, write)"
-        );
-        return Err(Refusal::new(Reason::NotAuthorised, text));
-    }
+    judge_right(shared, access, &open.verb, key)?;
     judge_law(shared, open)?;
     let suite = common_suite(open)?;
     let path = match place(&open.verb) {
@@ -229,6 +215,33 @@ fn judge(
     let (may_read, holder) = (access.read, holder(trust, &key));
     let path_use = shared.terms().path.agreed(PathUse::of_code(open.path));
     Ok(Judged { path, suite, weight_milli, path_use, may_read, holder })
+}
+
+/// Whether the server has what the client asks for, and its key the right to it.
+fn judge_right(
+    shared: &Shared,
+    access: Access,
+    verb: &Verb,
+    key: Fingerprint,
+) -> Result<(), Refusal> {
+    if matches!(verb, Verb::Stream { .. }) && verb.streamed_path().is_none() {
+        return Err(Refusal::new(Reason::Missing, "this server has files, and no streams"));
+    }
+    let writes = match right(verb) {
+        Right::Read | Right::None => false,
+        Right::Write | Right::Both => true,
+    };
+    if writes && shared.terms().writing == Writing::Refused {
+        return Err(Refusal::new(Reason::Permission, "this server only reads (serve --writable)"));
+    }
+    if right(verb).within(access) {
+        return Ok(());
+    }
+    let text = format!(
+        "the key {key} may not do this here: it needs a line in the server's `authorized_keys`, \
+         with that right (read, write)"
+    );
+    Err(Refusal::new(Reason::NotAuthorised, text))
 }
 
 /// Whether the client may write where it asks to.

@@ -41,14 +41,17 @@ pub(super) struct Spot {
 /// Finds the place that a client wants to write.
 pub(super) async fn find(shared: &Shared, client: &Client) -> Result<Spot, Failure> {
     let (root, path) = (shared.config.root.clone(), client.path.clone());
-    let finding = tokio::task::spawn_blocking(move || Spot::find(&root, path.as_ref()));
+    let called = shared.config.called.clone();
+    let finding = tokio::task::spawn_blocking(move || Spot::find((&root, &called), path.as_ref()));
     let broken = |error: JoinError| Failure::new(FailureKind::Other, error.to_string());
     finding.await.unwrap_or_else(|error| Err(broken(error)))
 }
 
 impl Spot {
-    /// Walks to a path. Blocks.
-    fn find(root: &Path, path: Option<&RelPath>) -> Result<Spot, Failure> {
+    /// Walks to a path beneath the directory that is exported, which clients know by the name that
+    /// it is `called`. Blocks.
+    fn find((root, called): (&Path, &str), path: Option<&RelPath>) -> Result<Spot, Failure> {
+        let shown = |path: &str| format!("{called}{}", gtp_store::escaped(path));
         let failed = |errno: Errno| {
             let path = path.map_or("", RelPath::as_str);
             Failure::new(FailureKind::Destination, format!("{}: {}", shown(path), words(errno)))
@@ -153,11 +156,6 @@ impl Spot {
             }
         }
     }
-}
-
-/// A path beneath the export as clients know it. It says whose it is.
-fn shown(path: &str) -> String {
-    format!("the server's /{}", gtp_store::escaped(path))
 }
 
 fn words(errno: Errno) -> String {

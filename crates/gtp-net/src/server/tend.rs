@@ -49,7 +49,12 @@ enum Parting {
 }
 
 async fn tend(shared: &Arc<Shared>, mut client: Client) -> Result<Parting, Failure> {
-    let replica = match Replica::beneath(&shared.config.root, client.path.clone()) {
+    let place = shared.config.old_versions.as_deref().map(Replica::at).transpose();
+    let opened = place.and_then(|place| {
+        let replica = Replica::beneath(&shared.config.root, client.path.clone())?;
+        Ok(place.into_iter().fold(replica, Replica::keeping_in))
+    });
+    let replica = match opened {
         Ok(replica) => replica,
         Err(error) => {
             let failure = Failure::new(FailureKind::Temporary, error.to_string());
@@ -227,6 +232,7 @@ fn change(wire: &TreeDeed) -> Change {
         TreeDeed::Move { path, to, .. } => ("move", path, Some(to)),
         TreeDeed::Link { path, target } => ("link", path, Some(target)),
         TreeDeed::HardLink { path, to } => ("hard_link", path, Some(to)),
+        TreeDeed::Keep { path, to, .. } => ("keep", path, Some(to)),
         TreeDeed::Dig { path } => ("punch_holes", path, None),
         TreeDeed::Dress { path, .. } => ("attributes", path, None),
         TreeDeed::Write { path, .. } | TreeDeed::Patch { path, .. } => ("write", path, None),

@@ -11,11 +11,11 @@ use super::{Breaking, Delivery, Ends, FrameStream, Stream};
 use crate::client::connect::{Granted, Units, ask, reach};
 use crate::client::families::Next;
 use crate::client::{Endpoint, Terms, Url, no_path_words, way_words};
-use crate::control::{ControlError, SILENCE_SPAN};
+use crate::control::{ControlChannel, ControlError, SILENCE_SPAN};
 use crate::crypto::Suite;
 use crate::engine::{SessionOpen, Way};
 use crate::flows::{Failure, FailureKind, keys};
-use crate::messages::{Message, STREAM_WINDOW, Verb};
+use crate::messages::{Connected, Message, STREAM_WINDOW, Verb};
 
 /// Connects to a service of a host, `gtp://host[:port]/service`: proves keys, and returns once the
 /// service is there. Bytes may be written at once; they leave when the path is open. `window` is
@@ -90,6 +90,7 @@ async fn open(
     }
 }
 
+/// Opens a connection, whether or not datagrams get through.
 async fn attempt(
     endpoint: &Endpoint,
     url: &Url,
@@ -102,20 +103,7 @@ async fn attempt(
     let verb = Verb::Stream { service: service.to_vec(), down_session, window, delivery };
     let granted = ask(channel, endpoint, url, verb, (terms, Units::Ordinary), &|| {}).await?;
     let Granted { mut channel, opened, session: up, data_port } = granted;
-    let answer = tokio::time::timeout(SILENCE_SPAN, channel.recv());
-    let answer = answer.await.map_err(|_| ControlError::TimedOut("the service"))??;
-    let connected = match answer {
-        Message::Connected(connected) if connected.window > window => {
-            return Err(ControlError::Unexpected("a window that was not on offer".into()).into());
-        }
-        Message::Connected(connected) if connected.delivery != delivery => {
-            let text = "the host does not deliver frames as was asked";
-            return Err(ControlError::Unexpected(text.into()).into());
-        }
-        Message::Connected(connected) => connected,
-        Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
-        other => return Err(ControlError::Unexpected(format!("message {}", other.name())).into()),
-    };
+    let connected = answered(&mut channel, (window, delivery)).await?;
     let suite = Suite::from_code(opened.suite)
         .ok_or_else(|| ControlError::Unexpected("an unknown cipher".into()))?;
     let secrets = channel.data_secrets(connected.down_session, down_session)?;
@@ -130,11 +118,7 @@ async fn attempt(
     };
     let window = connected.window;
     let revision = channel.revision();
-    let may = |path_seen| {
-        let may = endpoint.may_carry(url.host(), revision, terms.udp, path_seen);
-        may && revision >= Revision::Sixth
-    };
-    let carriage = MayCarry { before: may(false), after: may(true) };
+    let carriage = may_carry(endpoint, url, terms, revision);
     let carried = carriage.before && endpoint.is_carried(url.host(), terms.udp);
     let (says, hears, greeting) = (up, down, None);
     let sessions = Sessions { says, hears, window, delivery, greeting, carried, data_port };
@@ -142,4 +126,34 @@ async fn attempt(
     let mut ends = start(endpoint.host(), channel, sessions, silence, None);
     ends.line.carried_words = Some(way_words(endpoint, url.host(), Way::Control, terms.udp).into());
     Ok(ends)
+}
+
+/// Waits for the service's answer, which offers no more than was asked for.
+async fn answered(
+    channel: &mut ControlChannel,
+    (window, delivery): (u32, Option<Delivery>),
+) -> Result<Connected, Failure> {
+    let answer = tokio::time::timeout(SILENCE_SPAN, channel.recv());
+    let answer = answer.await.map_err(|_| ControlError::TimedOut("the service"))??;
+    let why = match answer {
+        Message::Connected(connected) if connected.window > window => {
+            "a window that was not on offer".to_owned()
+        }
+        Message::Connected(connected) if connected.delivery != delivery => {
+            "the host does not deliver frames as was asked".to_owned()
+        }
+        Message::Connected(connected) => return Ok(connected),
+        Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
+        other => format!("message {}", other.name()),
+    };
+    Err(ControlError::Unexpected(why).into())
+}
+
+/// Whether the control connection may carry the datagrams, before one has come and after.
+fn may_carry(endpoint: &Endpoint, url: &Url, terms: &Terms, revision: Revision) -> MayCarry {
+    let may = |path_seen| {
+        let may = endpoint.may_carry(url.host(), revision, terms.udp, path_seen);
+        may && revision >= Revision::Sixth
+    };
+    MayCarry { before: may(false), after: may(true) }
 }

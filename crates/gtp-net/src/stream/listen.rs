@@ -25,7 +25,7 @@ use crate::engine::{FramesOut, Host, SessionOpen, SocketId, Spoken, frame_most};
 use crate::flows::{Alone, Failure, FailureKind, keys, known_law};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
-    Connected, INTERVAL_US, Message, Open, Opened, Reason, STREAM_WINDOW, Verb, printable,
+    Connected, INTERVAL_US, Law, Message, Open, Opened, Reason, STREAM_WINDOW, Verb, printable,
 };
 use crate::server::admission::{holder, weight};
 use crate::server::budget::{Budget, Holder, Share};
@@ -257,32 +257,13 @@ fn judge(
     open: Open,
     key: Fingerprint,
 ) -> Result<Wish, Refusal> {
-    let listed = trust.keys.access(&key);
-    match known_law(open.law).alone() {
-        None => {}
-        Some(Alone::LambdaStream) if shared.config.alone.contains(&Alone::LambdaStream) => {}
-        Some(Alone::LambdaStream) => return Err(not_allowed(Alone::LambdaStream)),
-        Some(alone) => {
-            let name = alone.name();
-            let text = format!("the control law {name} is for files, and this host has streams");
-            return Err(Refusal::new(Reason::Permission, text));
-        }
-    }
+    judge_law(shared, open.law)?;
     let suite = common_suite(&open)?;
     let Verb::Stream { service, down_session, window, delivery } = open.verb else {
         return Err(Refusal::new(Reason::Missing, "this host has streams, and no files"));
     };
-    match (shared.config.carries, delivery) {
-        (Carries::Bytes, None) | (Carries::Frames, Some(_)) => {}
-        (Carries::Bytes, Some(_)) => {
-            let text = "this host has streams of bytes, none of frames (--unreliable)";
-            return Err(Refusal::new(Reason::Missing, text));
-        }
-        (Carries::Frames, None) => {
-            let text = "this host has streams of frames (--unreliable), none of bytes";
-            return Err(Refusal::new(Reason::Missing, text));
-        }
-    }
+    judge_delivery(shared.config.carries, delivery)?;
+    let listed = trust.keys.access(&key);
     if shared.config.callers == Callers::Listed && !(listed.read && listed.write) {
         let text = format!(
             "the key {key} may not call here: it needs a line in this host's `authorized_keys`, \
@@ -315,6 +296,32 @@ fn judge(
         delivery,
         memory,
     })
+}
+
+/// Whether a caller may ask for this control law.
+fn judge_law(shared: &Shared, law: Law) -> Result<(), Refusal> {
+    match known_law(law).alone() {
+        None => Ok(()),
+        Some(Alone::LambdaStream) if shared.config.alone.contains(&Alone::LambdaStream) => Ok(()),
+        Some(Alone::LambdaStream) => Err(not_allowed(Alone::LambdaStream)),
+        Some(alone) => {
+            let name = alone.name();
+            let text = format!("the control law {name} is for files, and this host has streams");
+            Err(Refusal::new(Reason::Permission, text))
+        }
+    }
+}
+
+/// Whether a caller asks for what the host has, bytes or frames.
+fn judge_delivery(has: Carries, asked: Option<Delivery>) -> Result<(), Refusal> {
+    let text = match (has, asked) {
+        (Carries::Bytes, None) | (Carries::Frames, Some(_)) => return Ok(()),
+        (Carries::Bytes, Some(_)) => {
+            "this host has streams of bytes, none of frames (--unreliable)"
+        }
+        (Carries::Frames, None) => "this host has streams of frames (--unreliable), none of bytes",
+    };
+    Err(Refusal::new(Reason::Missing, text))
 }
 
 /// A caller is promised at most this part of what is left for its holder, so that later callers

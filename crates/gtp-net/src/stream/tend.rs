@@ -48,6 +48,8 @@ const LOOK_SPAN: Duration = Duration::from_millis(100);
 /// What the peer says about an end that the engine has noticed first comes within this.
 const LAST_WORD_SPAN: Duration = Duration::from_secs(1);
 
+/// Said of a peer that has ended the connection before its streams.
+const BROKEN_OFF: &str = "the peer broke the connection off";
 /// The time between two notes that data move.
 const NOTE_SPAN: Duration = Duration::from_secs(1);
 
@@ -304,11 +306,7 @@ impl Tended {
                 Ok(self.channel.send(&seen).await?)
             }
             Message::ArrivalsSeen(seen) if let Some(judged) = self.silence.judge(seen.arrivals) => {
-                match judged {
-                    Judged::Carry => Ok(self.carry().await?),
-                    Judged::Wait => Ok(()),
-                    Judged::Fail(failure) => Err(Break::silent(failure)),
-                }
+                self.handle_judged(judged).await
             }
             Message::Carry(Carry { port }) if self.silence.takes_carry() => {
                 let carrier = self.outgoing.carrier(&self.incoming, self.channel.ends().remote);
@@ -323,14 +321,20 @@ impl Tended {
                 let failure = self.silence.weigh(Failure::of_fault(&fault));
                 Err(Break::heard(kind_of(failure.kind), failure.text))
             }
-            Message::Cancel => {
-                let text = "the peer broke the connection off";
-                Err(Break::heard(io::ErrorKind::ConnectionReset, text))
-            }
+            Message::Cancel => Err(Break::heard(io::ErrorKind::ConnectionReset, BROKEN_OFF)),
             other => {
                 let text = format!("unexpected: message {}", other.name());
                 Err(Break::told(io::ErrorKind::InvalidData, Reason::Unexpected, text))
             }
+        }
+    }
+
+    /// Does what a silence of datagrams was found to mean.
+    async fn handle_judged(&mut self, judged: Judged) -> Result<(), Break> {
+        match judged {
+            Judged::Carry => Ok(self.carry().await?),
+            Judged::Wait => Ok(()),
+            Judged::Fail(failure) => Err(Break::silent(failure)),
         }
     }
 
@@ -391,7 +395,12 @@ impl Tended {
                 "the session ended before its stream",
             ),
         };
-        // The peer may have said why; that is the better word. It may also have received all.
+        self.last_word(found).await
+    }
+
+    /// What the peer says last of an end that was `found` here. It may say why, which is the better
+    /// word, and it may have received all.
+    async fn last_word(&mut self, found: Break) -> Result<(), Break> {
         let standing = *self.standing.borrow();
         match timeout(LAST_WORD_SPAN, self.channel.recv()).await {
             Ok(Ok(message)) => self.hear(message, standing).await,

@@ -3,6 +3,7 @@
 //! Each names what it concerns and, where something would be lost, what was seen there, so that
 //! whoever carries it out can refuse when that is no longer so. Nothing here touches a file.
 
+use super::keep::Keep;
 use super::node::{Node, NodeKind, Xattr};
 use super::pieces::Patch;
 use crate::manifest::Mtime;
@@ -83,6 +84,16 @@ pub enum Deed {
         /// The time of the last change of content.
         mtime: Mtime,
     },
+    /// Keeps a file or link as an old version in the place that the tree has for them
+    /// ([`Replica::keeping_in`](super::Replica::keeping_in)).
+    Keep {
+        /// What.
+        path: RelPath,
+        /// Its name there.
+        to: RelPath,
+        /// How.
+        how: Keep,
+    },
 }
 
 /// By which the file that a patch has made is known to be the one that was meant.
@@ -152,7 +163,8 @@ impl Deed {
             | Deed::HardLink { path, .. }
             | Deed::Dig { path }
             | Deed::Write { path, .. }
-            | Deed::Patch { path, .. } => Some(path),
+            | Deed::Patch { path, .. }
+            | Deed::Keep { path, .. } => Some(path),
         };
         path.map_or("", RelPath::as_str)
     }

@@ -46,7 +46,7 @@ impl Replica {
         kept.map_err(|why| Fault { path: escaped(path.as_str()), why })
     }
 
-    fn try_keep(
+    pub(super) fn try_keep(
         &self,
         path: &RelPath,
         place: &Replica,

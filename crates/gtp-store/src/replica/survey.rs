@@ -117,7 +117,7 @@ impl Replica {
         }
         let at = (!holder.is_empty()).then(|| RelPath::new(holder)).transpose().ok()?;
         let holder = self.holder.try_clone().ok()?;
-        Some((Replica { holder, at }, RelPath::new(name).ok()?))
+        Some((Replica { holder, at, place: None }, RelPath::new(name).ok()?))
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Replica {
     pub(super) holder: OwnedFd,
     /// Its path beneath the holder; `None` is the holder itself.
     pub(super) at: Option<RelPath>,
+    /// Where old versions are kept that are to be kept outside the tree.
+    pub(super) place: Option<Box<Replica>>,
 }
 
 /// A step that failed.
@@ -53,7 +55,26 @@ impl Replica {
         if FileType::from_raw_mode(fstat(&holder)?.st_mode) != FileType::Directory {
             return Err(std::io::ErrorKind::NotADirectory.into());
         }
-        Ok(Replica { holder, at })
+        Ok(Replica { holder, at, place: None })
+    }
+
+    /// The tree at an absolute path, which need not be there, nor the directories above it. Links
+    /// in what is there of the path are followed.
+    ///
+    /// # Errors
+    /// What opening says, and `InvalidInput` if a name that is not there cannot be made.
+    pub fn at(path: &Path) -> std::io::Result<Replica> {
+        let bad = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
+        let holder = path.ancestors().find(|part| part.is_dir()).unwrap_or(Path::new("/"));
+        let rest = path.strip_prefix(holder).ok().and_then(Path::to_str);
+        let rest = rest.ok_or_else(|| bad("the name is not UTF-8".into()))?;
+        let at = (!rest.is_empty()).then(|| RelPath::new(rest)).transpose();
+        Replica::beneath(holder, at.map_err(|why| bad(why.to_string()))?)
+    }
+
+    /// Old versions that are to be kept outside this tree are kept in that one.
+    pub fn keeping_in(self, place: Replica) -> Replica {
+        Replica { place: Some(Box::new(place)), ..self }
     }
 
     /// Whether what is made here can be given to any owner.
@@ -78,6 +99,10 @@ impl Replica {
     pub(super) fn carry_out(&self, deed: &Deed) -> Result<Option<Spare>, String> {
         if let Deed::MakeDir { path: None } = deed {
             return self.make_root().map(|()| None).map_err(words);
+        }
+        if let Deed::Keep { path, to, how } = deed {
+            let place = self.place.as_deref().ok_or(NO_PLACE)?;
+            return self.try_keep(path, place, to, *how).map(|_| None);
         }
         let root = self.open_root().map_err(words)?.ok_or("the tree is not there")?;
         if let Deed::Write { path, content, mode, mtime } = deed {
@@ -282,7 +307,10 @@ fn hard_link(root: &OwnedFd, path: &RelPath, to: &RelPath) -> Result<(), String>
 /// Carries out a step that writes no file.
 fn change(root: &OwnedFd, deed: &Deed) -> Result<(), String> {
     match deed {
-        Deed::MakeDir { path: None } | Deed::Write { .. } | Deed::Patch { .. } => Ok(()),
+        Deed::MakeDir { path: None }
+        | Deed::Write { .. }
+        | Deed::Patch { .. }
+        | Deed::Keep { .. } => Ok(()),
         Deed::MakeDir { path: Some(path) } => make_dir(root, path.as_str()).map_err(words),
         Deed::Remove { path, seen } => remove(root, path, *seen),
         Deed::Move { path, seen, to } => move_away(root, path, *seen, to),
@@ -476,6 +504,9 @@ pub(super) fn times(mtime: Mtime) -> Timestamps {
     let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
     Timestamps { last_access, last_modification }
 }
+
+/// Why an old version is not kept.
+const NO_PLACE: &str = "old versions are kept in the tree alone here";
 
 /// Why a step is not carried out at a name where something else is than was seen.
 pub(super) const CHANGED: &str = "it has changed meanwhile and is kept";

@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::ChildStdout;
 use tokio::sync::{mpsc, watch};
 
-use super::super::hello::{Answer, Request};
+use super::super::hello::{Answer, Request, Sends};
 use super::super::messages::Say;
 use super::super::tunnel::{Frame, Links, NoFrame};
 use super::{FarEnd, Talk, Watches, Way, answer, beat, judge, unasked};
@@ -20,6 +20,8 @@ use super::{FarEnd, Talk, Watches, Way, answer, beat, judge, unasked};
 /// A far end that sends.
 pub struct Sender {
     pub far: FarEnd,
+    /// Its release, with what it can do.
+    pub version: String,
     /// The key that it will show the other far end.
     pub key: Fingerprint,
     /// What it reports, in order, until it is gone; each a message's bytes.
@@ -35,7 +37,7 @@ pub struct Sender {
 pub async fn call_sender(way: Way<'_>, request: &Request) -> Result<Sender, Failure> {
     let (talk, answer) = answer(&way, request, None).await?;
     let failure = match judge(answer) {
-        Ok(Answer::Sends(sends)) => return Ok(talk.into_sender(sends.key)),
+        Ok(Answer::Sends(sends)) => return Ok(talk.into_sender(sends)),
         Ok(Answer::Ready(_) | Answer::Failed(_)) => unasked(),
         Err(failure) => failure,
     };
@@ -44,7 +46,7 @@ pub async fn call_sender(way: Way<'_>, request: &Request) -> Result<Sender, Fail
 }
 
 impl Talk {
-    fn into_sender(self, key: Fingerprint) -> Sender {
+    fn into_sender(self, Sends { version, key }: Sends) -> Sender {
         let Talk { child, links, writing, from, come, stderr_task, .. } = self;
         let (tell, reports) = mpsc::channel(REPORTS);
         let detour = Arc::new(OnceLock::new());
@@ -67,7 +69,7 @@ impl Talk {
             unwatched: None,
             stderr_task,
         };
-        Sender { far, key, reports, links, detour }
+        Sender { far, version, key, reports, links, detour }
     }
 }
 

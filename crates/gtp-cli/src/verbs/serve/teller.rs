@@ -159,28 +159,36 @@ fn as_json(event: &ServerEvent) -> Option<Value> {
             "key": request.as_ref().map(|request| request.key.to_string()),
             "message": failure.text,
         }),
-        ServerEvent::Started { visit } => json!({
-            "event": "session",
-            "id": visit.id,
-            "client": visit.client.to_string(),
-            "key": visit.request.key.to_string(),
-            "name": visit.request.name,
-            "verb": visit.request.verb,
-            "path": visit.request.path,
-        }),
-        ServerEvent::Ended { visit, moved, failure } => json!({
-            "event": "session_end",
-            "id": visit.id,
-            "bytes": moved.content_bytes,
-            "wire_bytes": moved.wire_bytes,
-            "files": moved.files,
-            "changes": moved.changes,
-            "seconds": moved.span.as_secs_f64(),
-            "rate": rate(moved),
-            "loss_ratio": moved.loss_ratio,
-            "outcome": outcome(failure.as_ref()),
-            "failure": failure.as_ref().map(|f| &f.text),
-        }),
+        ServerEvent::Started { visit } => begin_as_json(visit),
+        ServerEvent::Ended { visit, moved, failure } => end_as_json(visit, moved, failure.as_ref()),
         ServerEvent::Changed { .. } => return None,
+    })
+}
+
+fn begin_as_json(visit: &Visit) -> Value {
+    json!({
+        "event": "session",
+        "id": visit.id,
+        "client": visit.client.to_string(),
+        "key": visit.request.key.to_string(),
+        "name": visit.request.name,
+        "verb": visit.request.verb,
+        "path": visit.request.path,
+    })
+}
+
+fn end_as_json(visit: &Visit, moved: &Moved, failure: Option<&Failure>) -> Value {
+    json!({
+        "event": "session_end",
+        "id": visit.id,
+        "bytes": moved.content_bytes,
+        "wire_bytes": moved.wire_bytes,
+        "files": moved.files,
+        "changes": moved.changes,
+        "seconds": moved.span.as_secs_f64(),
+        "rate": rate(moved),
+        "loss_ratio": moved.loss_ratio,
+        "outcome": outcome(failure),
+        "failure": failure.map(|f| &f.text),
     })
 }
