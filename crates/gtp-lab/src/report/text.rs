@@ -8,8 +8,14 @@ use std::fmt::Write as _;
 use crate::course::{Course, Judged, Outcome, Phase};
 use crate::scenario::model::Scenario;
 
+/// Beyond every rate that a scenario can state, in bit/s.
+const NO_LIMIT: f64 = u64::MAX as f64;
+
 /// A rate in words: `629.98 Mbit/s`.
 pub fn rate(bps: f64) -> String {
+    if bps >= NO_LIMIT {
+        return "unlimited".to_owned();
+    }
     let (scale, unit) = match bps.abs() {
         v if v >= 9.9995e8 => (1e9, "Gbit/s"),
         v if v >= 9.9995e5 => (1e6, "Mbit/s"),
@@ -161,4 +167,18 @@ pub fn columns(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_has_a_unit_and_one_that_nothing_limits_is_called_so() {
+        let cases = [(0.0, "0.00 bit/s"), (629.98e6, "630.0 Mbit/s"), (1e15, "1000000.0 Gbit/s")];
+        for (bps, words) in cases {
+            assert_eq!(rate(bps), words);
+        }
+        assert_eq!([rate(1e30), rate(f64::INFINITY)], ["unlimited", "unlimited"]);
+    }
 }
