@@ -252,8 +252,8 @@ pub struct TransferArgs {
         value_parser = words::weight, allow_hyphen_values = true
     )]
     pub weight: f64,
-    /// Go on this long without progress. Standard input is sent once, so of a put or copy of - this
-    /// holds only until the stream begins
+    /// Go on this long without progress. If the source is - (standard input), this holds only until
+    /// the stream begins, because gtp cannot read it twice
     #[arg(
         long, value_name = "TIME", default_value = RETRY_FOR, env = "GTP_RETRY_FOR",
         value_parser = words::span, allow_hyphen_values = true

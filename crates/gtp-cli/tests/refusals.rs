@@ -158,7 +158,7 @@ fn a_network_file_that_cannot_be_emulated_is_code_2_and_named_with_what_it_lacks
         ("# nothing\n", router, "there is no [[route]]: the router needs [[host]]s"),
         (link, relay, "there is no [[path]]: the relay needs one"),
         (path, router, "there is no [[route]] for the router"),
-        (&routes, relay, "or --tun for the [[route]]s"),
+        (&routes, relay, "or use --tun for the [[route]]s"),
         ("[[link]]\n", relay, "name"),
         ("[[link]]\nname = \"l\"\ndelay = \"9h\"\n", relay, "line 3"),
     ] {

@@ -174,12 +174,12 @@ impl NetSpec {
             Face::Relay if !self.paths.is_empty() => return Ok(()),
             Face::Tun if !self.routes.is_empty() => return Ok(()),
             Face::Relay if !self.routes.is_empty() => {
-                "there is no [[path]] for the relay: add one, or --tun for the [[route]]s"
+                "there is no [[path]] for the relay: add one, or use --tun for the [[route]]s"
             }
             Face::Relay => "there is no [[path]]: the relay needs one with `listen` and `target`",
             Face::Tun if !self.paths.is_empty() => {
                 "there is no [[route]] for the router: add [[host]]s and [[route]]s, or leave \
-                 --tun away for the [[path]]s"
+                 out --tun to use the [[path]]s"
             }
             Face::Tun => "there is no [[route]]: the router needs [[host]]s and [[route]]s",
         };

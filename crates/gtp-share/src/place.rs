@@ -209,15 +209,15 @@ impl Roots {
         let shown = gtp_text::of_text(&place.to_string_lossy());
         let (uid, owner, mode) = (self.uid, found.uid(), found.mode() & 0o7777);
         let why = if found.is_symlink() {
-            format!("is a symbolic link, and none is followed there: remove it (rm {shown})")
+            format!("is a symbolic link, which gtp does not follow there: remove it (rm {shown})")
         } else if owner != uid {
             format!(
-                "belongs to user {owner}, and this is user {uid}: have it removed by that user or \
-                 by root, or use a directory of your own \
+                "belongs to user {owner}, and you are user {uid}: ask that user or root to remove \
+                 it, or use a directory of your own \
                  (mkdir -p -m 700 ~/.gtp-run; export XDG_RUNTIME_DIR=~/.gtp-run)"
             )
         } else if !found.is_dir() {
-            format!("is no directory, and one is needed there: remove it (rm {shown})")
+            format!("is not a directory: remove it (rm {shown})")
         } else {
             format!("has mode {mode:04o}, which lets other users in: close it (chmod 700 {shown})")
         };
@@ -314,7 +314,7 @@ mod tests {
         assert!(!elsewhere.join("gtp").exists(), "no link is followed");
         std::fs::remove_file(&shared).unwrap();
         std::fs::write(&shared, "").unwrap();
-        refused(&roots, &format!("{place} is no directory, and one is needed there: remove it"));
+        refused(&roots, &format!("{place} is not a directory: remove it"));
         std::fs::remove_file(&shared).unwrap();
         mode(&shared, 0o750);
         refused(
@@ -324,7 +324,7 @@ mod tests {
         let own = roots.uid;
         let another = Roots { uid: own + 1, ..roots };
         mode(&another.in_shared(), 0o700);
-        refused(&another, &format!("belongs to user {own}, and this is user {}", own + 1));
+        refused(&another, &format!("belongs to user {own}, and you are user {}", own + 1));
         refused(&another, "export XDG_RUNTIME_DIR=");
     }
 

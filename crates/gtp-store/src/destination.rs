@@ -181,8 +181,8 @@ impl Names {
         !self.bundled.is_empty()
     }
 
-    /// Whose a journal of this name is, if a bundle can use it that has none of its own: one that
-    /// is named after fewer objects, before others came to what a pattern matches.
+    /// Says whose journal has this name, if a bundle without a journal of its own can take it over:
+    /// one that an earlier run named after fewer objects, before the pattern matched more.
     pub(crate) fn beside(&self, journal: &str) -> Option<Beside> {
         if self.bundled.is_empty() || journal == self.journal {
             return None;

@@ -99,7 +99,7 @@ impl Copy<'_> {
         let order = Order::new(to.host(), ready.key, (addresses, ready.port));
         let order = Order { path: place.path.clone(), beneath, detour, ..order };
         let mut order = order.with_terms(&self.args.transfer);
-        if order.fit(version) {
+        if order.omit_unknown(version) {
             aside(format_args!(
                 "gtp: {from}: gtp there is too old for --path-flows and --no-path-bound; the data \
                  count as one TCP flow on the path"

@@ -350,7 +350,7 @@ async fn open(
     request: &Request,
 ) -> Result<(Host, RunningServer, Ready, PathBuf), Failure> {
     if let Want::Write(path) | Want::Receive(Receive { path, .. }) = &request.want {
-        super::paths::check_target(&home(), path)?;
+        paths::check_target(&home(), path)?;
     }
     let Found { root, objects } = match &request.want {
         Want::Read(paths) => to_read(&home(), paths)?,
@@ -403,7 +403,10 @@ async fn open(
     Ok((host, running, ready, root))
 }
 
-/// Where old versions of a tree are kept, beneath a place that was found.
+/// The directory for a tree's old versions. `root` and `place` are what was found at its path.
+///
+/// # Errors
+/// [`FailureKind::Usage`] if that directory lies in the tree or contains it.
 fn old_versions(alike: &Alike, root: &Path, place: Option<&Object>) -> Result<PathBuf, Failure> {
     let Alike { path, name, is_file, old_versions } = alike;
     let at = place.map_or(root.to_owned(), |place| root.join(&place.path));

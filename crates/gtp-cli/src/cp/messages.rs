@@ -181,10 +181,10 @@ impl Order {
         self
     }
 
-    /// Leaves out how the path is to be used if a far end of this release does not know it. Then
-    /// the session counts as one flow, which never takes more of the path. Returns whether that is
-    /// so.
-    pub fn fit(&mut self, version: &str) -> bool {
+    /// Removes how the path is to be used if a far end of this release does not know that field.
+    /// The session then counts as one flow, which never takes more of the path. Returns whether it
+    /// removed it.
+    pub fn omit_unknown(&mut self, version: &str) -> bool {
         let is_known = self.path_use.is_none() || Ability::PathUse.is_of(version);
         if !is_known {
             self.path_use = None;
@@ -527,13 +527,13 @@ mod tests {
             (older, false),
         ] {
             let mut order = order();
-            assert_eq!(order.fit(&version), !is_known, "{version}");
+            assert_eq!(order.omit_unknown(&version), !is_known, "{version}");
             // It refuses a field that it does not know.
             let said = String::from_utf8(Say::send(order).unwrap().encode()).unwrap();
             assert_eq!(said.contains("path_use"), is_known, "{version}: {said}");
         }
         let mut plain = Order { path_use: None, ..order() };
-        assert!(!plain.fit("0.1.0"));
+        assert!(!plain.omit_unknown("0.1.0"));
     }
 
     #[test]

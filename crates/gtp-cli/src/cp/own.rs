@@ -1,7 +1,7 @@
 //! Sources on this machine beside others elsewhere, where everything comes here.
 //!
-//! They go beneath the destination as the others do, block by block, and are taken up again after
-//! an interruption; nothing of them travels.
+//! They go beneath the destination as the others do, block by block, and resume after an
+//! interruption. They use no connection.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;

@@ -73,8 +73,8 @@ pub fn own_program() -> Result<PathBuf, Failure> {
         true => crate::verbs::other(error),
         false => {
             let text = format!(
-                "where gtp itself is, and so its library, cannot be told: {NO_PROC}, or name the \
-                 library with --preload"
+                "gtp cannot find its own program file, and so not its library: {NO_PROC}, or name \
+                 the library with --preload"
             );
             Failure::new(FailureKind::Other, text)
         }
@@ -91,7 +91,7 @@ pub fn check_pump() -> Result<(), Failure> {
         return Ok(());
     }
     let text = format!(
-        "no pump can be started here: {NO_PROC}, or name with --pump one that runs where it is"
+        "no pump can be started here: {NO_PROC}, or name a pump that runs elsewhere (--pump)"
     );
     Err(Failure::new(FailureKind::Other, text))
 }

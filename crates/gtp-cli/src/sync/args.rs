@@ -90,8 +90,8 @@ pub struct SyncArgs {
     /// Keep what would be overwritten or removed under its name with the suffix behind it
     #[arg(short = 'b', long)]
     pub backup: bool,
-    /// Keep it in this directory instead, under the same paths. A relative path is from DST; one
-    /// outside DST is for this machine and for logins, not for gtp://
+    /// Keep it in this directory instead, under the same paths. A relative path starts at DST. It
+    /// may lead out of DST if DST is on this machine or behind a login, not at gtp://
     #[arg(long, value_name = "DIR")]
     pub backup_dir: Option<String>,
     /// What is put behind names of backups: ~ if not said, and nothing with --backup-dir
@@ -139,7 +139,7 @@ impl SyncArgs {
         Backup::of(self.backup, self.backup_dir.as_deref(), self.suffix.as_deref())
     }
 
-    /// The directory in which that is kept, from the destination's, if it is outside that.
+    /// The directory for backups, as a path from the destination's, if it lies outside that one.
     ///
     /// # Errors
     /// As [`SyncArgs::backups`].
@@ -164,7 +164,7 @@ impl SyncArgs {
         })
     }
 
-    /// A far end's failure, with what it means if the far end may be too old for what is asked.
+    /// Returns a far end's failure, or that its gtp is too old for `--backup-dir` outside DST.
     pub fn of_old_far_end(&self, failure: Failure) -> Failure {
         match self.backups_outside() {
             Ok(Some(_)) if failure.text.contains("unknown variant") => {

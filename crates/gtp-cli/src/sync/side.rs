@@ -454,8 +454,8 @@ pub fn refuse_backups(
 }
 
 /// That a directory of backups is no place for them.
-pub const BACKUPS_MEET: &str = "--backup-dir: it is in SRC, or holds SRC or DST; one in DST is \
-                                written as a path from DST";
+pub const BACKUPS_MEET: &str = "--backup-dir: it lies in SRC, or contains SRC or DST; write one \
+                                in DST as a path from DST";
 
 /// That a server keeps old versions in the tree alone.
 pub fn backups_at_server() -> Failure {

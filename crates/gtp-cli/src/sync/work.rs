@@ -133,7 +133,7 @@ impl<'a> Work<'a> {
         let to = match (from.alone.clone(), self.single) {
             (Some(name), _) => self.survey_aside(&name, to).await?,
             (None, Single::Over(_)) => {
-                let text = "DST is no directory, and SRC is one";
+                let text = "SRC is a directory, and DST is not";
                 return Err(Failure::new(FailureKind::Destination, text));
             }
             (None, Single::No | Single::Named(_) | Single::Into(..)) => to?,
@@ -212,8 +212,8 @@ impl<'a> Work<'a> {
         Ok((plan, surveyed))
     }
 
-    /// What takes part of the destination, if `nodes` does of the source. Patterns are for the name
-    /// that a single file has at the source.
+    /// The destination's names that take part. `nodes` are the source's. Patterns judge a single
+    /// file by its name at the source.
     fn part_there(&self, there: Vec<Node>, nodes: &[Node]) -> Parted {
         let listed = |nodes| Parted { nodes: self.filter.listed(nodes), ..Parted::default() };
         match self.only {
@@ -255,10 +255,9 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Reads what files of the source leave out, of which `names` in both trees will be asked. What
-    /// is wrong in the files is told, and the rest holds.
-    /// Returns whether nothing was wrong: otherwise a name that is to be left out may look like one
-    /// that the source has not.
+    /// Reads the source's ignore files. `names` is how many names of both trees they will judge.
+    /// Reports lines that cannot be used, and keeps the others. Returns whether all could be used:
+    /// if not, a name that should be left out may look like one that the source lacks.
     async fn read_ignored(&mut self, source: &Survey, names: usize) -> Result<bool, Failure> {
         let mut found = ignored::found(&source.nodes);
         let is_known = self.cut_ignored(&mut found);

@@ -616,7 +616,7 @@ impl Names {
 const TICK_LEAST: Span = Span::from_micros(1);
 /// A longer one lets packets out by the second.
 const TICK_MOST: Span = Span::from_secs(1);
-/// The way to Jupiter and its queue, as in a scenario.
+/// One hour, as in a scenario: light takes up to 54 minutes to Jupiter.
 const DELAY_MOST: Span = Span::from_secs(3_600);
 /// A year.
 const MOMENT_MOST: Span = Span::from_secs(8_760 * 3_600);

@@ -106,8 +106,8 @@ pub struct ServeConfig {
     pub confines: Option<Confines>,
     /// What the listing of all that is exported has directly beneath it; everything if not said.
     pub chosen: Option<Arc<Chosen>>,
-    /// Where clients may have old versions of files kept outside the trees that they change: an
-    /// absolute path, which need not be there; nowhere if not said.
+    /// The absolute path of the directory in which clients may keep old versions of files, outside
+    /// the trees that they change. It need not exist. `None` allows no such directory.
     pub old_versions: Option<PathBuf>,
     /// The address that sends the datagrams of clients whose connections arrive from the loopback
     /// because a program on this machine, such as ssh, forwards them.

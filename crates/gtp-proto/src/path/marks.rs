@@ -1,4 +1,4 @@
-//! Marks: a queue on the path says that it is one (RFC 3168).
+//! ECN marks: a queue on the path marks packets instead of dropping them (RFC 3168).
 //!
 //! A mark means what a drop by a queue means, and is answered in the same way, once for all that
 //! left before the answer took effect. So a marked sample counts as one with a queue, whatever its
@@ -41,8 +41,8 @@ impl PathBound {
         }
     }
 
-    /// Marks at the present rate, in cruise. If they are not the first ones of late, nor the first
-    /// losses in a queue, somebody else keeps it full.
+    /// Answers marks at the present rate, in cruise. If marks or losses in a queue came shortly
+    /// before, somebody else keeps the queue full.
     fn step_back_from_marks(&mut self, now: Time, v: &Verdict, given: &Conditions) {
         if self.shares.note_loss(now, given.rtt) {
             self.shares.rival_until = now + REMEMBERS;

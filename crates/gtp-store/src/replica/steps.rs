@@ -26,8 +26,8 @@ use crate::walk;
 /// The most files that wait: beyond this number, to wait for the disk once more hardly counts.
 const WAITING_MOST: usize = 1_024;
 
-/// Files that wait hold two descriptors each, so those of all rows together take an eighth of the
-/// process's, or those of as many files as nobody lacks.
+/// One file waits for each 16 descriptors that the process may have. It holds two of them, so the
+/// files of all rows take an eighth. Some files may wait even where descriptors are few.
 const DESCRIPTORS_EACH: u64 = 16;
 const WAITING_LEAST: usize = 32;
 
@@ -76,7 +76,7 @@ static WAITING: AtomicUsize = AtomicUsize::new(0);
 struct Permit;
 
 impl Permit {
-    /// `None` if so many files wait as may.
+    /// Takes one; `None` if [`waiting_most`] files wait already.
     fn take() -> Option<Permit> {
         let most = waiting_most();
         let more = |waiting| (waiting < most).then_some(waiting + 1);
