@@ -276,8 +276,11 @@ fn in_bundle(record: Record, whose: &Beside, manifest: &Manifest) -> Option<Reco
         // A file may be listed under any name where it is alone.
         Beside::Object(name) => match entry(name)?.kind {
             Kind::File => file(name),
-            // Alone, it may have been listed with its name or without.
-            Kind::Dir => file(&format!("{name}/{path}")).or_else(|| file(path.as_str())),
+            // Alone, it may have been listed without its name or with it.
+            Kind::Dir => file(&format!("{name}/{path}")).or_else(|| {
+                let has_name = path.components().next() == Some(name.as_str());
+                file(path.as_str()).filter(|_| has_name)
+            }),
         },
     };
     Some(Record::File { path: found?.path.clone(), size, mtime })

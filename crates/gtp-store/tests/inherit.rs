@@ -1,0 +1,60 @@
+//! What a bundle takes over from transfers of fewer objects, and what it leaves alone.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{copy, dir, file, name, tree};
+use gtp_store::{
+    BLOCK, BlockSink, BlockSource, Destination, FileSink, MadeDir, Manifest, Pattern, SinkOptions,
+    SyntheticSource,
+};
+
+fn source(entries: Vec<gtp_store::Entry>) -> SyntheticSource {
+    SyntheticSource::new(tree(entries), Pattern::Random { seed: 5 })
+}
+
+fn large(name: &str) -> gtp_store::Entry {
+    file(name, 8 * BLOCK, 1)
+}
+
+/// A sink for a bundle in a directory that is there.
+fn bundle(dest: &Path, manifest: &Arc<Manifest>) -> FileSink {
+    let destination = Destination::into(dest, MadeDir::There).unwrap();
+    FileSink::open(destination, manifest.clone(), SinkOptions::default()).unwrap()
+}
+
+/// A sink for one object under this name.
+fn alone(dest: &Path, as_name: &str, manifest: &Arc<Manifest>) -> FileSink {
+    let to = Destination::beneath(dest, name(as_name), manifest.root_kind).unwrap();
+    FileSink::open(to, manifest.clone(), SinkOptions::default()).unwrap()
+}
+
+/// Writes these blocks and stops in good order.
+fn leave(mut sink: FileSink, source: &mut SyntheticSource, blocks: &[(u32, u64)]) {
+    copy(source, &mut sink, blocks).unwrap();
+    sink.suspend().unwrap();
+}
+
+/// The journals in a directory, in order.
+fn journals(dest: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(dest).unwrap().map(|item| item.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.ends_with(".gtp-journal")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_of_a_directory_is_not_taken_for_an_object_of_the_same_name() {
+    let dest = tempfile::tempdir().unwrap();
+    let mut inside = source(vec![large("x"), large("y")]);
+    let sink = alone(dest.path(), "t", &inside.manifest().clone());
+    leave(sink, &mut inside, &[(0, 1)]);
+    let without = Arc::new(tree(vec![dir("t", 1), large("t/y"), large("x")]));
+    drop(bundle(dest.path(), &without));
+    assert_eq!(journals(dest.path()).len(), 2, "the directory's journal stays");
+    let sink = alone(dest.path(), "t", &inside.manifest().clone());
+    assert_eq!(sink.resumed_bytes(), BLOCK);
+}
