@@ -398,6 +398,7 @@ impl Chosen {
     }
 
     /// Returns whether a path is that of a chosen file, at either end, or of a directory above one.
+    /// For messages alone: what is written goes by the names here.
     pub fn has(&self, path: &str) -> bool {
         self.paths.contains(path) || self.at_source.as_deref() == Some(path)
     }
@@ -434,18 +435,25 @@ impl Chosen {
         Ok(source)
     }
 
-    /// A sink for the chosen files of an object, in a tree here.
+    /// A sink for the chosen files of an object that another end lists, in a tree here.
     fn sink(&self, replica: &Replica, whole: &Manifest) -> Result<ChosenSink, SinkError> {
-        let root = replica.open_root().map_err(std::io::Error::from);
-        let root = root.map_err(|error| SinkError::Unsuitable(error.to_string()))?;
-        let gone = || SinkError::Unsuitable("the destination is not there any more".into());
-        let root = root.ok_or_else(gone)?;
+        let root = root_of(replica)?;
         if whole.root_kind == RootKind::File {
             return self.sink_of_file(root, whole);
         }
+        // What a renamed file is called here says nothing about a directory there.
+        if self.at_source.is_some() {
+            let text = "a directory comes in place of the file that was chosen";
+            return Err(SinkError::Unsuitable(text.into()));
+        }
+        self.sink_of_dir(root, whole)
+    }
+
+    /// A sink for the chosen files of an object that lists them under the names that they get.
+    fn sink_of_dir(&self, root: OwnedFd, whole: &Manifest) -> Result<ChosenSink, SinkError> {
         self.compare(whole);
         let destination = Destination::into_open(root, ".", MadeDir::There);
-        let chosen = |path: &str| self.has(path);
+        let chosen = |path: &str| self.paths.contains(path);
         let part = ChosenSink::part(whole, &chosen);
         let mut inner = FileSink::open(destination, part, replacing())?;
         for (path, values) in &self.values {
@@ -467,6 +475,13 @@ impl Chosen {
         }
         Ok(ChosenSink::new(inner, whole, &all))
     }
+}
+
+/// The open directory of a tree here.
+fn root_of(replica: &Replica) -> Result<OwnedFd, SinkError> {
+    let root = replica.open_root().map_err(std::io::Error::from);
+    let root = root.map_err(|error| SinkError::Unsuitable(error.to_string()))?;
+    root.ok_or_else(|| SinkError::Unsuitable("the destination is not there any more".into()))
 }
 
 /// Which files are to be replaced has been decided.
@@ -511,7 +526,7 @@ pub fn copy_here(
 ) -> Result<(Vec<Failure>, u64), Failure> {
     let mut source = chosen.source(root)?;
     let manifest = Arc::clone(source.manifest());
-    let mut sink = chosen.sink(replica, &manifest)?;
+    let mut sink = chosen.sink_of_dir(root_of(replica)?, &manifest)?;
     let copied = AtomicU64::new(0);
     let (_, left_out) = pour(&mut *source, &mut sink, stop, &copied)?;
     Ok((left_out, copied.into_inner()))
@@ -519,3 +534,47 @@ pub fn copy_here(
 
 /// Most values of blocks that are kept of one server's answers: 128 MiB of memory.
 const VALUES_MAX: u64 = 1 << 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source that lists this file in a directory, whatever was asked of it.
+    fn lying(dir: &Path, name: &str) -> FileSource {
+        std::fs::write(dir.join(name), "hostile").unwrap();
+        let names = BTreeSet::from([name.to_owned()]);
+        FileSource::new(Export::open(dir).unwrap().pick(&names).unwrap())
+    }
+
+    #[test]
+    fn a_directory_in_place_of_a_renamed_file_overwrites_nothing() {
+        let (there, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for name in [".bashrc", "their-bashrc"] {
+            std::fs::write(here.path().join(name), "own").unwrap();
+            let mut source = lying(there.path(), name);
+            let chosen = Chosen::new(vec!["their-bashrc".into()], Vec::new());
+            let chosen = chosen.called(".bashrc".into());
+            let replica = Replica::at(here.path()).unwrap();
+            let sink = chosen.sink(&replica, &Arc::clone(source.manifest()));
+            let is_refused = sink.is_err();
+            if let Ok(mut sink) = sink {
+                pour(&mut source, &mut sink, &AtomicBool::default(), &AtomicU64::default())
+                    .unwrap();
+            }
+            assert_eq!(std::fs::read_to_string(here.path().join(name)).unwrap(), "own", "{name}");
+            assert!(is_refused, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_renamed_file_here_overwrites_no_file_of_its_old_name() {
+        let (there, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(there.path().join("old"), "content").unwrap();
+        std::fs::write(here.path().join("old"), "own").unwrap();
+        let chosen = Chosen::new(vec!["new".into()], Vec::new()).called("old".into());
+        let replica = Replica::at(here.path()).unwrap();
+        copy_here(there.path(), &replica, &chosen, &AtomicBool::default()).unwrap();
+        let read = |name: &str| std::fs::read_to_string(here.path().join(name)).unwrap();
+        assert_eq!((read("old"), read("new")), ("own".into(), "content".into()));
+    }
+}
