@@ -6,7 +6,6 @@
 //! unfinished transfer is found again by the same words. Which directory and which name a command
 //! means is decided elsewhere.
 
-use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -38,19 +37,10 @@ pub(crate) struct Names {
     journal: String,
     /// What the journal is of: one name beneath the handle, or `""` for all that goes there.
     object: String,
-    /// The names of the objects of a bundle; none of another object.
-    bundled: BTreeSet<String>,
+    /// Whether it is a bundle of several objects.
+    is_bundle: bool,
     /// The handle's path as the user wrote it, escaped.
     shown: String,
-}
-
-/// Whose journal lies beside a bundle's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Beside {
-    /// Another bundle's.
-    Bundle,
-    /// That of one of the objects of this bundle, by its name.
-    Object(String),
 }
 
 impl Destination {
@@ -118,8 +108,7 @@ impl Names {
     pub(crate) fn new(kind: RootKind, base: Option<RelPath>, holder: &str) -> Names {
         let object = base.as_ref().map_or("", RelPath::as_str).to_owned();
         let journal = beside(&object, JOURNAL_SUFFIX);
-        let bundled = BTreeSet::new();
-        Names { kind, base, journal, object, bundled, shown: escaped(holder) }
+        Names { kind, base, journal, object, is_bundle: false, shown: escaped(holder) }
     }
 
     /// Gives each bundle of objects a journal of its own, named after the objects, so that others
@@ -140,8 +129,8 @@ impl Names {
                 let mut hasher = blake3::Hasher::new();
                 for name in [first, second].into_iter().chain(tops) {
                     hasher.update(name.as_bytes()).update(&[0]);
-                    self.bundled.insert(name.to_owned());
                 }
+                self.is_bundle = true;
                 format!(".{}", &hasher.finalize().to_hex()[..BUNDLE_DIGITS])
             }
         };
@@ -178,23 +167,7 @@ impl Names {
 
     /// Whether it is a bundle of several objects.
     pub(crate) fn is_bundle(&self) -> bool {
-        !self.bundled.is_empty()
-    }
-
-    /// Says whose journal has this name, if a bundle without a journal of its own can take it over:
-    /// one that an earlier run named after fewer objects, before the pattern matched more.
-    pub(crate) fn beside(&self, journal: &str) -> Option<Beside> {
-        if self.bundled.is_empty() || journal == self.journal {
-            return None;
-        }
-        let object = self.bundled.iter().find(|name| beside(name, JOURNAL_SUFFIX) == journal);
-        if let Some(object) = object {
-            return Some(Beside::Object(object.clone()));
-        }
-        let digits = journal.strip_prefix('.')?.strip_suffix(JOURNAL_SUFFIX)?;
-        let is_hash =
-            digits.len() == BUNDLE_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
-        is_hash.then_some(Beside::Bundle)
+        self.is_bundle
     }
 
     /// What another transfer with the same journal would be writing, as the user knows it.
@@ -211,6 +184,14 @@ impl Names {
             (holder, path) => format!("{}/{}", holder.trim_end_matches('/'), escaped(path)),
         }
     }
+}
+
+/// Whether a bundle of several objects may have a journal of this name.
+pub(crate) fn is_bundle_journal(name: &str) -> bool {
+    let digits = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(JOURNAL_SUFFIX));
+    digits.is_some_and(|digits| {
+        digits.len() == BUNDLE_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit())
+    })
 }
 
 /// Hexadecimal digits of the hash that names a bundle's journal: 128 bits.

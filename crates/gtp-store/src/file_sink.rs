@@ -183,7 +183,7 @@ impl<D: Disk> FileSink<D> {
             (RootKind::Dir, None) if names.root().is_empty() => disk.may_lend_beneath(),
             (RootKind::Dir, Some(_) | None) => disk.may_lend(names.root()),
         }
-        let log = Log::of(&mut disk, &names, &manifest)?;
+        let log = Log::of(&mut disk, &names, &manifest, &recheck)?;
         let mut sink = FileSink {
             parts: Parts::new(disk, names, manifest.clone()),
             log,

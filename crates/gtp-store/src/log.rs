@@ -2,15 +2,20 @@
 //! destination.
 //! Whoever holds the lock holds the destination; what the records mean is known to the journal.
 
+mod inherit;
+
 use std::io;
 
-use crate::destination::{Beside, Names};
+use inherit::Heir;
+
+use crate::destination::Names;
 use crate::disk::{Disk, Opened};
 use crate::journal::{
     HEADER_LEN, Header, MAX_RECORD, Record, decode, encode, header, parse_header,
 };
-use crate::manifest::{Kind, Manifest, Mode};
+use crate::manifest::{Manifest, Mode};
 use crate::name::JOURNAL_SUFFIX;
+use crate::recheck::Recheck;
 use crate::sink::{Fault, SinkError};
 use crate::time_step::TimeStep;
 
@@ -73,6 +78,7 @@ impl<F: Send> Log<F> {
         disk: &mut D,
         names: &Names,
         manifest: &Manifest,
+        recheck: &Recheck,
     ) -> Result<Log<F>, SinkError> {
         let path = names.journal_path();
         let shown = names.shown(path);
@@ -92,9 +98,25 @@ impl<F: Send> Log<F> {
             LogError::Disk(error) => SinkError::disk(&names.shown_object(), error),
         })?;
         if log.origin == Origin::New {
-            log.inherit(disk, names, manifest).map_err(failed)?;
+            log.inherit(disk, &Heir { names, manifest, recheck })?;
         }
         Ok(log)
+    }
+
+    /// Takes over what is a bundle's. If that fails, a journal that is new is not left behind.
+    fn inherit<D: Disk<File = F>>(
+        &mut self,
+        disk: &mut D,
+        heir: &Heir<'_>,
+    ) -> Result<(), SinkError> {
+        let inherited = heir.inherit(self, disk);
+        if inherited.is_err()
+            && self.origin == Origin::New
+            && let Err(error) = disk.remove(heir.names.journal_path())
+        {
+            tracing::debug!(%error, "an empty journal stays");
+        }
+        inherited
     }
 
     /// Opens the journal at `path`, new or left by an earlier transfer, and locks it.
@@ -133,61 +155,6 @@ impl<F: Send> Log<F> {
             }
         };
         Ok(Log { file, end: HEADER_LEN as u64, buffer: Vec::new(), files: 0, origin })
-    }
-
-    /// Takes over what journals say that are named after fewer objects than this one's bundle.
-    fn inherit<D: Disk<File = F>>(
-        &mut self,
-        disk: &mut D,
-        names: &Names,
-        manifest: &Manifest,
-    ) -> io::Result<()> {
-        if !names.is_bundle() {
-            return Ok(());
-        }
-        for journal in disk.names(JOURNAL_SUFFIX)? {
-            if let Some(whose) = names.beside(&journal) {
-                self.take_over(disk, &journal, |record| in_bundle(record, &whose, manifest))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes over a journal that no transfer holds, if `translate` knows all its records.
-    fn take_over<D: Disk<File = F>>(
-        &mut self,
-        disk: &mut D,
-        path: &str,
-        translate: impl Fn(Record) -> Option<Record>,
-    ) -> io::Result<()> {
-        let Some(mut other) = Log::left_at(disk, path)? else { return Ok(()) };
-        let mut reader = other.reader(disk)?;
-        while let Some(record) = reader.next(disk, &mut other)? {
-            if translate(record).is_none() {
-                return Ok(());
-            }
-        }
-        let first = self.files;
-        if other.files == 0 || first.checked_add(other.files).is_none() {
-            return Ok(());
-        }
-        let mut reader = other.reader(disk)?;
-        while let Some(record) = reader.next(disk, &mut other)?.and_then(&translate) {
-            match record {
-                Record::File { .. } => drop(self.push_file(&record)),
-                Record::Block { number, block, value } => {
-                    let number = first.saturating_add(number);
-                    self.push(&Record::Block { number, block, value });
-                }
-                Record::Dir { .. } | Record::Loan { .. } => self.push(&record),
-            }
-            if self.is_full() {
-                self.flush(disk)?;
-            }
-        }
-        self.flush(disk)?;
-        self.origin = Origin::Left;
-        disk.remove(path)
     }
 
     /// A journal that an earlier transfer left and none holds; `None` if there is none such.
@@ -246,6 +213,18 @@ impl<F: Send> Log<F> {
         self.files - 1
     }
 
+    /// Appends a record of another journal in memory, whose files are numbered from `first` here.
+    fn push_numbered(&mut self, record: Record, first: u32) {
+        match record {
+            Record::File { .. } => drop(self.push_file(&record)),
+            Record::Block { number, block, value } => {
+                let number = first.saturating_add(number);
+                self.push(&Record::Block { number, block, value });
+            }
+            Record::Dir { .. } | Record::Loan { .. } => self.push(&record),
+        }
+    }
+
     /// Whether enough waits in memory to flush early.
     pub(crate) fn is_full(&self) -> bool {
         self.buffer.len() >= MAX_BUFFER
@@ -260,30 +239,6 @@ impl<F: Send> Log<F> {
         }
         Ok(())
     }
-}
-
-/// A record of a journal beside a bundle's, as the bundle's own has it; `None` for one of a file
-/// that the bundle has not.
-fn in_bundle(record: Record, whose: &Beside, manifest: &Manifest) -> Option<Record> {
-    let Record::File { path, size, mtime } = record else { return Some(record) };
-    let entry = |path: &str| {
-        let at = manifest.entries.binary_search_by(|entry| entry.path.as_str().cmp(path)).ok()?;
-        manifest.entries.get(at)
-    };
-    let file = |path: &str| entry(path).filter(|entry| entry.kind == Kind::File);
-    let found = match whose {
-        Beside::Bundle => file(path.as_str()),
-        // A file may be listed under any name where it is alone.
-        Beside::Object(name) => match entry(name)?.kind {
-            Kind::File => file(name),
-            // Alone, it may have been listed without its name or with it.
-            Kind::Dir => file(&format!("{name}/{path}")).or_else(|| {
-                let has_name = path.components().next() == Some(name.as_str());
-                file(path.as_str()).filter(|_| has_name)
-            }),
-        },
-    };
-    Some(Record::File { path: found?.path.clone(), size, mtime })
 }
 
 /// Reads a journal.

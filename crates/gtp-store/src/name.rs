@@ -181,6 +181,14 @@ pub(crate) fn beside(name: &str, suffix: &str) -> String {
     format!("{}~{}{suffix}", &name[..cut], &digest[..KEPT_DIGITS])
 }
 
+/// Whether what [`beside`] puts before the suffix may have been shortened.
+pub(crate) fn is_shortened(name: &str) -> bool {
+    let hash = name.rsplit_once('~').map(|(_, hash)| hash);
+    hash.is_some_and(|hash| {
+        hash.len() == KEPT_DIGITS && hash.bytes().all(|b| b.is_ascii_hexdigit())
+    })
+}
+
 /// Hexadecimal digits of a long name's hash that its part file keeps: 128 bits.
 const KEPT_DIGITS: usize = 32;
 

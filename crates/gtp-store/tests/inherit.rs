@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use common::{copy, dir, file, name, tree};
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Destination, FileSink, MadeDir, Manifest, Pattern, SinkOptions,
-    SyntheticSource,
+    BLOCK, BlockSink, BlockSource, Destination, FileSink, MadeDir, Manifest, Pattern, Recheck,
+    SinkError, SinkOptions, SyntheticSource,
 };
 
 fn source(entries: Vec<gtp_store::Entry>) -> SyntheticSource {
@@ -57,4 +57,35 @@ fn a_file_of_a_directory_is_not_taken_for_an_object_of_the_same_name() {
     assert_eq!(journals(dest.path()).len(), 2, "the directory's journal stays");
     let sink = alone(dest.path(), "t", &inside.manifest().clone());
     assert_eq!(sink.resumed_bytes(), BLOCK);
+}
+
+#[test]
+fn an_opening_that_is_stopped_takes_nothing_over_and_leaves_no_journal_of_its_own() {
+    let dest = tempfile::tempdir().unwrap();
+    let mut first = source(vec![large("a"), large("b")]);
+    let sink = bundle(dest.path(), &first.manifest().clone());
+    leave(sink, &mut first, &[(0, 0), (1, 5)]);
+    let before = journals(dest.path());
+    let grown = Arc::new(tree(vec![large("a"), large("b"), large("c")]));
+    let into = || Destination::into(dest.path(), MadeDir::There).unwrap();
+    let recheck = Arc::new(Recheck::default());
+    recheck.stop();
+    let stopped = FileSink::open_watched(into(), grown.clone(), SinkOptions::default(), recheck);
+    assert!(matches!(stopped, Err(SinkError::Stopped)), "{stopped:?}");
+    assert_eq!(journals(dest.path()), before);
+    assert_eq!(bundle(dest.path(), &grown).resumed_bytes(), 2 * BLOCK);
+}
+
+#[test]
+fn an_object_whose_name_is_as_long_as_a_name_can_be_goes_on_in_a_bundle() {
+    let dest = tempfile::tempdir().unwrap();
+    let (long, other) = ("n".repeat(255), format!("{}m", "n".repeat(254)));
+    let mut first = source(vec![large("x")]);
+    for name in [&long, &other] {
+        let sink = alone(dest.path(), name, &first.manifest().clone());
+        leave(sink, &mut first, &[(0, 1)]);
+    }
+    let entries = vec![dir(&long, 1), large(&format!("{long}/x")), large("z")];
+    assert_eq!(bundle(dest.path(), &Arc::new(tree(entries))).resumed_bytes(), BLOCK);
+    assert_eq!(journals(dest.path()).len(), 2, "the bundle's, and the other object's");
 }
