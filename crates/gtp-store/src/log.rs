@@ -55,6 +55,15 @@ pub(crate) enum Origin {
     Left,
 }
 
+/// How another transfer's journal is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// Only to be read, while its transfer may be writing it.
+    Unlocked,
+    /// For this transfer alone.
+    Locked,
+}
+
 /// Why a journal is not usable.
 #[derive(Debug)]
 enum LogError {
@@ -157,13 +166,25 @@ impl<F: Send> Log<F> {
         Ok(Log { file, end: HEADER_LEN as u64, buffer: Vec::new(), files: 0, origin })
     }
 
-    /// A journal that an earlier transfer left and none holds; `None` if there is none such.
-    fn left_at<D: Disk<File = F>>(disk: &mut D, path: &str) -> io::Result<Option<Log<F>>> {
-        let Opened::Ours(file) = disk.open(path)? else { return Ok(None) };
+    /// A journal that an earlier transfer left; `None` if there is none such, or if it is to be
+    /// locked and another transfer holds it.
+    fn left_at<D: Disk<File = F>>(
+        disk: &mut D,
+        path: &str,
+        hold: Hold,
+    ) -> io::Result<Option<Log<F>>> {
+        let opened = match hold {
+            Hold::Unlocked => disk.open_to_read(path)?,
+            Hold::Locked => disk.open(path)?,
+        };
+        let Opened::Ours(file) = opened else { return Ok(None) };
         let identity = disk.identity(&file)?;
         let is_there = disk.look(path)?.is_some_and(|found| found.identity == identity);
         let mut head = vec![0; (disk.len(&file)? as usize).min(HEADER_LEN)];
-        disk.read_at(&file, 0, &mut head)?;
+        match disk.read_at(&file, 0, &mut head) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
         let is_ours = is_there && parse_header(&head) == Header::Ours;
         let (end, origin) = (HEADER_LEN as u64, Origin::Left);
         Ok(is_ours.then(|| Log { file, end, buffer: Vec::new(), files: 0, origin }))
@@ -257,6 +278,20 @@ impl Reader {
         disk: &mut D,
         log: &mut Log<D::File>,
     ) -> io::Result<Option<Record>> {
+        let record = self.look(disk, log)?;
+        if record.is_none() && log.end < self.len {
+            disk.set_len(&log.file, log.end)?;
+            self.len = log.end;
+        }
+        Ok(record)
+    }
+
+    /// As [`Reader::next`], but changes nothing: another transfer may be writing the journal.
+    fn look<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        log: &mut Log<D::File>,
+    ) -> io::Result<Option<Record>> {
         if self.held.len() - self.at < MAX_RECORD && self.read_to < self.len {
             self.held.drain(..self.at);
             self.at = 0;
@@ -266,13 +301,7 @@ impl Reader {
             disk.read_at(&log.file, self.read_to, &mut self.held[old..])?;
             self.read_to += more;
         }
-        let Some((record, used)) = decode(&self.held[self.at..]) else {
-            if log.end < self.len {
-                disk.set_len(&log.file, log.end)?;
-                self.len = log.end;
-            }
-            return Ok(None);
-        };
+        let Some((record, used)) = decode(&self.held[self.at..]) else { return Ok(None) };
         self.at += used;
         log.end += used as u64;
         match record {

@@ -1,10 +1,13 @@
 //! What a bundle takes over from transfers of fewer objects, and what it leaves alone.
 
+#[path = "common/altered.rs"]
+mod altered;
 mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use altered::Altered;
 use common::{copy, dir, file, name, tree};
 use gtp_store::{
     BLOCK, BlockSink, BlockSource, Destination, FileSink, MadeDir, Manifest, Pattern, Recheck,
@@ -88,4 +91,19 @@ fn an_object_whose_name_is_as_long_as_a_name_can_be_goes_on_in_a_bundle() {
     let entries = vec![dir(&long, 1), large(&format!("{long}/x")), large("z")];
     assert_eq!(bundle(dest.path(), &Arc::new(tree(entries))).resumed_bytes(), BLOCK);
     assert_eq!(journals(dest.path()).len(), 2, "the bundle's, and the other object's");
+}
+
+#[test]
+fn the_journal_of_another_bundle_is_read_without_its_lock() {
+    let dest = tempfile::tempdir().unwrap();
+    let mut others = source(vec![large("b1"), large("b2")]);
+    let sink = bundle(dest.path(), &others.manifest().clone());
+    leave(sink, &mut others, &[(0, 0)]);
+    let [others] = &*journals(dest.path()) else { panic!("one journal") };
+    let mine = Arc::new(tree(vec![large("a1"), large("a2")]));
+    let disk = Altered::beneath(dest.path());
+    let calls = Arc::clone(&disk.calls);
+    drop(FileSink::on_disk(disk, None, mine, SinkOptions::default()).unwrap());
+    let calls = calls.lock().unwrap();
+    assert!(!calls.contains(&format!("lock {others}")), "{calls:?}");
 }

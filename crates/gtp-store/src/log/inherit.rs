@@ -6,8 +6,9 @@
 //! stopped.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 
-use super::{Disk, Log, Origin};
+use super::{Disk, Hold, Log, Origin};
 use crate::destination::{Names, is_bundle_journal};
 use crate::journal::Record;
 use crate::manifest::{Entry, Kind, Manifest};
@@ -42,7 +43,10 @@ impl<'a> Heir<'a> {
         }
         let journals = disk.names(JOURNAL_SUFFIX).map_err(|e| self.failed(e))?;
         for (journal, whose) in self.whose(journals)? {
-            self.take_over(log, disk, &journal, whose)?;
+            // A lock, even a short one, would refuse another transfer its own journal.
+            if self.known(disk, &journal, whose, Hold::Unlocked)?.is_some() {
+                self.take_over(log, disk, &journal, whose)?;
+            }
         }
         Ok(())
     }
@@ -96,10 +100,8 @@ impl<'a> Heir<'a> {
         whose: Whose<'_>,
     ) -> Result<(), SinkError> {
         let failed = |e| self.failed(e);
-        let Some(mut other) = Log::left_at(disk, path).map_err(failed)? else { return Ok(()) };
-        if !self.knows_all(&mut other, disk, whose)? {
-            return Ok(());
-        }
+        let known = self.known(disk, path, whose, Hold::Locked)?;
+        let Some(mut other) = known else { return Ok(()) };
         let first = log.files;
         if first.checked_add(other.files).is_none() {
             return Ok(());
@@ -118,21 +120,31 @@ impl<'a> Heir<'a> {
         disk.remove(path).map_err(failed)
     }
 
-    /// Whether a journal names files, and of this bundle alone.
-    fn knows_all<D: Disk>(
+    /// A journal that names files, and of this bundle alone; `None` for any other.
+    fn known<D: Disk>(
         &self,
-        other: &mut Log<D::File>,
         disk: &mut D,
+        path: &str,
         whose: Whose<'_>,
-    ) -> Result<bool, SinkError> {
-        let mut reader = other.reader(disk).map_err(|e| self.failed(e))?;
-        while let Some(record) = reader.next(disk, other).map_err(|e| self.failed(e))? {
+        hold: Hold,
+    ) -> Result<Option<Log<D::File>>, SinkError> {
+        let failed = |e| self.failed(e);
+        let left = Log::left_at(disk, path, hold).map_err(failed)?;
+        let Some(mut other) = left else { return Ok(None) };
+        let mut reader = other.reader(disk).map_err(failed)?;
+        loop {
             self.recheck.go_on()?;
-            if self.translated(record, whose).is_none() {
-                return Ok(false);
+            match reader.look(disk, &mut other) {
+                Ok(None) => return Ok((other.files > 0).then_some(other)),
+                Ok(Some(record)) => match self.translated(record, whose) {
+                    Some(_) => {}
+                    None => return Ok(None),
+                },
+                // Its transfer has cut it meanwhile.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+                Err(error) => return Err(failed(error)),
             }
         }
-        Ok(other.files > 0)
     }
 
     /// A record of a journal beside the bundle's, as the bundle's own has it; `None` for one of a

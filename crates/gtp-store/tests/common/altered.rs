@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use gtp_store::{Disk, Found, Identity, MadeDir, Mode, Mtime, Opened, OsDisk};
 use rustix::io::Errno;
@@ -16,13 +17,20 @@ pub struct Altered {
     pub create: fn(&str) -> Option<Errno>,
     /// Why it does not rename to this name.
     pub rename: fn(&str) -> Option<Errno>,
+    /// What it was asked to lock, to sync and to remove, in order.
+    pub calls: Arc<Mutex<Vec<String>>>,
 }
 
 impl Altered {
     /// One beneath this directory that is as the real one.
     pub fn beneath(dir: &Path) -> Altered {
         let disk = OsDisk::beneath(dir).unwrap();
-        Altered { disk, stored: str::to_owned, create: |_| None, rename: |_| None }
+        let calls = Arc::default();
+        Altered { disk, stored: str::to_owned, create: |_| None, rename: |_| None, calls }
+    }
+
+    fn note(&self, call: String) {
+        self.calls.lock().unwrap().push(call);
     }
 }
 
@@ -46,7 +54,16 @@ impl Disk for Altered {
         self.disk.create(&(self.stored)(path))
     }
 
+    fn names(&mut self, suffix: &str) -> io::Result<Vec<String>> {
+        self.disk.names(suffix)
+    }
+
+    fn open_to_read(&mut self, path: &str) -> io::Result<Opened<Handle>> {
+        self.disk.open_to_read(&(self.stored)(path))
+    }
+
     fn open(&mut self, path: &str) -> io::Result<Opened<Handle>> {
+        self.note(format!("lock {path}"));
         self.disk.open(&(self.stored)(path))
     }
 
@@ -83,6 +100,7 @@ impl Disk for Altered {
     }
 
     fn sync(&mut self, file: &Handle) -> io::Result<()> {
+        self.note("sync".into());
         self.disk.sync(file)
     }
 
@@ -107,10 +125,12 @@ impl Disk for Altered {
     }
 
     fn remove(&mut self, path: &str) -> io::Result<()> {
+        self.note(format!("remove {path}"));
         self.disk.remove(&(self.stored)(path))
     }
 
     fn sync_dir(&mut self, path: &str) -> io::Result<()> {
+        self.note(format!("sync directory {path}"));
         self.disk.sync_dir(&(self.stored)(path))
     }
 
