@@ -225,6 +225,20 @@ fn backups_go_outside_the_destination_at_a_login_and_never_at_a_server() {
 }
 
 #[test]
+fn a_place_for_old_versions_that_is_the_directory_of_a_fetched_file_is_refused() {
+    let far = Sshd::with_gtp();
+    write(&far.home("f"), b"newer");
+    write(&far.world.path("d/f"), b"old");
+    for dir in ["../d", ".."] {
+        far.expect(2, &["--backup-dir", dir, "far:f", "d/"]);
+        assert_eq!(std::fs::read(far.world.path("d/f")).unwrap(), b"old", "{dir}");
+    }
+    far.expect(0, &["--backup-dir", "../old", "far:f", "d/"]);
+    assert_eq!(std::fs::read(far.world.path("d/f")).unwrap(), b"newer");
+    assert_eq!(std::fs::read(far.world.path("old/f")).unwrap(), b"old");
+}
+
+#[test]
 fn ignore_files_of_a_source_at_a_far_end_or_a_server_hold_here() {
     let far = Sshd::with_gtp();
     let tree = far.home("t");

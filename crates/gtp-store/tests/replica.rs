@@ -156,6 +156,28 @@ fn old_versions_go_into_the_place_that_a_tree_has_for_them_and_nowhere_without_o
 }
 
 #[test]
+fn an_old_version_is_never_kept_under_its_own_name() {
+    let (dir, replica) = world();
+    let place = dir.path().join("beside/../t");
+    let keep = |place: &Path, to: &str, how| {
+        let place = Replica::beneath(place, None).unwrap();
+        replica.keep(&path("a"), &place, &path(to), how)
+    };
+    for how in [Keep::Name, Keep::Copy] {
+        let inode = fs::metadata(dir.path().join("t/a")).unwrap().ino();
+        let refused = keep(&place, "a", how).unwrap_err();
+        assert!(refused.why.contains("itself"), "{refused:?}");
+        let left = fs::metadata(dir.path().join("t/a")).unwrap();
+        assert_eq!((left.ino(), left.nlink()), (inode, 1), "{how:?}");
+    }
+    // What a run kept that was interrupted is kept, though both are one file.
+    for _ in 0..2 {
+        keep(&dir.path().join("t/d"), "a", Keep::Name).unwrap();
+        assert_eq!(fs::metadata(dir.path().join("t/a")).unwrap().nlink(), 2);
+    }
+}
+
+#[test]
 fn what_a_user_changes_while_a_written_file_waits_for_its_name_is_kept() {
     let (dir, replica) = world();
     let at = |name: &str| dir.path().join("t").join(name);

@@ -19,7 +19,7 @@ use super::backup::{Backup, keep_elsewhere, keep_old};
 use super::filter::{Filter, Parted};
 use super::ignored::{self, Ignored};
 use super::plan::{Item, Plan, ancestors, plan};
-use super::side::{Here, Side, There};
+use super::side::{Here, Side, There, refuse_backups};
 use super::small::{Small, Written, all_small, carried, patched, take_out, worth_a_question};
 use super::timeline::Timeline;
 use super::times;
@@ -166,6 +166,10 @@ impl<'a> Work<'a> {
         self.only = Some(names);
         let Some(place) = place else { return there };
         self.destination = place;
+        // What was checked before is the directory that a tree would have become.
+        if let Some(dir) = self.args.backups_outside()? {
+            refuse_backups((self.source, true), place, &dir)?;
+        }
         place.survey(self.host, self.args.asked(), Some(&names.destination)).await
     }
 

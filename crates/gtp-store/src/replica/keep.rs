@@ -60,6 +60,10 @@ impl Replica {
         let (dir, name) = holder(&root, path).map_err(words)?;
         let (new_dir, new) = holder(&there, to).map_err(words)?;
         let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(words)?;
+        // Two names of one file are two versions once one is replaced; one name is not.
+        if name == new && is_same_dir(&dir, &new_dir).map_err(words)? {
+            return Err(ITSELF.into());
+        }
         let spare = beside(new, PART_SUFFIX);
         clear_spare(&new_dir, &spare)?;
         let from = (&dir, name);
@@ -78,6 +82,15 @@ impl Replica {
         placed.map_err(words)
     }
 }
+
+/// Whether both are one directory.
+fn is_same_dir(one: &OwnedFd, other: &OwnedFd) -> Result<bool, Errno> {
+    let (one, other) = (fstat(one)?, fstat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
+}
+
+/// Why nothing can be kept under its own name.
+const ITSELF: &str = "the place of its backup is the file itself";
 
 /// Copies a file or link with its attributes. Returns those that cannot be had there.
 fn copy(
