@@ -11,7 +11,7 @@ use std::path::Path;
 use gtp::replica::Node;
 use gtp::{Failure, FailureKind};
 
-use super::globs::{Globs, Of, Part, Steps};
+use super::globs::{Class, Globs, Of, Part, Steps};
 use super::ignored::Ignored;
 use super::plan::ancestors;
 
@@ -205,20 +205,20 @@ fn class(rest: &[u8]) -> Option<(usize, Part)> {
     let negated = matches!(rest.first(), Some(b'!' | b'^'));
     let body = &rest[usize::from(negated)..];
     let end = body.iter().skip(1).position(|&b| b == b']')? + 1;
-    let (mut members, mut ranges) = (&body[..end], Vec::new());
+    let (mut members, mut class) = (&body[..end], Class::default());
     while let [from, others @ ..] = members {
         match others {
             [b'-', to, others @ ..] => {
-                ranges.push((*from, *to));
+                class.add(*from, *to);
                 members = others;
             }
             others => {
-                ranges.push((*from, *from));
+                class.add(*from, *from);
                 members = others;
             }
         }
     }
-    Some((usize::from(negated) + end + 2, Part::Class { negated, ranges }))
+    Some((usize::from(negated) + end + 2, class.part(negated)))
 }
 
 /// Reads a file of rules or names, `-` being standard input.

@@ -28,18 +28,18 @@ pub enum Part {
     Any,
     /// Any bytes.
     All,
-    /// One of these bytes, or none of them; never a slash.
-    Class {
-        /// Whether it stands for all other bytes.
-        negated: bool,
-        /// First and last byte of each range.
-        ranges: Vec<(u8, u8)>,
-    },
+    /// One of these bytes.
+    Class(Box<Class>),
     /// Any number of directories, each with its slash.
     Dirs,
     /// Everything that is left, one byte at least.
     Rest,
 }
+
+/// Bytes for any of which a part may stand, one bit each: however long they are written down, to
+/// look one up is one step.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Class([u64; 4]);
 
 /// A pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +84,42 @@ impl Steps {
     }
 }
 
+impl Class {
+    /// Adds the bytes from the first to the last one, if that is not before the first.
+    pub fn add(&mut self, from: u8, to: u8) {
+        for (word, first) in self.0.iter_mut().zip([0, 64, 128, 192]) {
+            let (from, to) = (from.max(first), to.min(first + 63));
+            if from <= to {
+                *word |= (u64::MAX >> (63 - (to - from))) << (from - first);
+            }
+        }
+    }
+
+    /// The part that stands for one of these bytes or, `negated`, for one of all others. It stands
+    /// for no slash.
+    pub fn part(mut self, negated: bool) -> Part {
+        if negated {
+            self.0 = self.0.map(|word| !word);
+        }
+        let (word, bit) = Class::place(b'/');
+        self.0[word] &= !bit;
+        Part::Class(Box::new(self))
+    }
+
+    fn has(&self, byte: u8) -> bool {
+        let (word, bit) = Class::place(byte);
+        self.0[word] & bit != 0
+    }
+
+    /// The word in which a byte has its bit, and that bit.
+    fn place(byte: u8) -> (usize, u64) {
+        (usize::from(byte / 64), 1 << (byte % 64))
+    }
+}
+
+/// Bytes that are hashed, compared or cleared in about the time of a step.
+const BYTES_OF_STEP: usize = 16;
+
 /// The highest ranks of equal patterns.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ranks {
@@ -122,7 +158,7 @@ impl Globs {
     pub fn find(&self, path: &str, is_dir: bool, steps: &mut Steps) -> Option<u32> {
         let path = path.as_bytes();
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-        steps.taken += 1;
+        steps.taken += of_bytes(path.len());
         let of_name = self.names.get(name).and_then(|ranks| ranks.best(is_dir));
         let of_path = self.paths.get(path).and_then(|ranks| ranks.best(is_dir));
         let best = of_name.max(of_path).max(self.find_end(name, is_dir, steps));
@@ -147,7 +183,7 @@ impl Globs {
     fn find_end(&self, name: &[u8], is_dir: bool, steps: &mut Steps) -> Option<u32> {
         let mut best = None;
         for &length in self.lengths.range(..=name.len()) {
-            steps.taken += 1;
+            steps.taken += of_bytes(length);
             let ranks = self.ends.get(&name[name.len() - length..]);
             best = best.max(ranks.and_then(|ranks| ranks.best(is_dir)));
         }
@@ -181,9 +217,10 @@ impl Glob {
         Glob { head, parts, tail }
     }
 
-    /// Whether it describes a text. Adds to `steps` what that took: at most the product of both
-    /// lengths.
+    /// Whether it describes a text. Adds to `steps` what that took: at most the product of the
+    /// pattern's length and the text's with its end, and a step for 16 bytes of each.
     pub fn matches(&self, text: &[u8], steps: &mut Steps) -> bool {
+        steps.taken += ((self.head.len() + self.tail.len()) / BYTES_OF_STEP) as u64;
         let middle = text.strip_prefix(&*self.head);
         let Some(text) = middle.and_then(|text| text.strip_suffix(&*self.tail)) else {
             return false;
@@ -191,7 +228,7 @@ impl Glob {
         if self.parts.is_empty() {
             return text.is_empty();
         }
-        let mut places = Places::new(text);
+        let mut places = Places::new(text, steps);
         for part in &self.parts {
             if !places.take(part, steps) {
                 return false;
@@ -199,6 +236,11 @@ impl Glob {
         }
         places.is_at_end()
     }
+}
+
+/// Steps of hashing so many bytes.
+fn of_bytes(number: usize) -> u64 {
+    1 + (number / BYTES_OF_STEP) as u64
 }
 
 /// The places in a text at which a pattern may stand.
@@ -212,7 +254,8 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    fn new(text: &[u8]) -> Places<'_> {
+    fn new<'a>(text: &'a [u8], steps: &mut Steps) -> Places<'a> {
+        steps.taken += (text.len() / BYTES_OF_STEP) as u64;
         let mut are = vec![false; text.len() + 1];
         are[0] = true;
         Places { text, are, first: 0, last: 0 }
@@ -225,7 +268,7 @@ impl Places<'_> {
     /// Goes on by a part; whether any place is left.
     fn take(&mut self, part: &Part, steps: &mut Steps) -> bool {
         let end = match part {
-            Part::Byte(_) | Part::One | Part::Class { .. } => self.take_byte(part),
+            Part::Byte(_) | Part::One | Part::Class(_) => self.take_byte(part),
             Part::Any => self.open(|open, here, _| (open || here, open || here), Some(b'/')),
             Part::All => self.open(|open, here, _| (open || here, open || here), None),
             Part::Dirs => self.open(
@@ -284,10 +327,7 @@ impl Part {
         match self {
             Part::Byte(own) => *own == byte,
             Part::One => byte != b'/',
-            Part::Class { negated, ranges } => {
-                let is_in = ranges.iter().any(|&(from, to)| (from..=to).contains(&byte));
-                byte != b'/' && is_in != *negated
-            }
+            Part::Class(class) => class.has(byte),
             Part::Any | Part::All | Part::Dirs | Part::Rest => false,
         }
     }
@@ -304,7 +344,7 @@ mod tests {
         let Some((part, rest)) = parts.split_first() else { return text.is_empty() };
         let mut cuts = 0..=text.len();
         match part {
-            Part::Byte(_) | Part::One | Part::Class { .. } => {
+            Part::Byte(_) | Part::One | Part::Class(_) => {
                 text.first().is_some_and(|&byte| part.fits(byte) && simple(rest, &text[1..]))
             }
             Part::Any => cuts.any(|cut| !text[..cut].contains(&b'/') && simple(rest, &text[cut..])),
@@ -317,7 +357,11 @@ mod tests {
     }
 
     fn part() -> impl Strategy<Value = Part> {
-        let class = |negated| Part::Class { negated, ranges: vec![(b'a', b'b')] };
+        let class = |negated| {
+            let mut class = Class::default();
+            class.add(b'a', b'b');
+            class.part(negated)
+        };
         prop_oneof![
             4 => prop::sample::select(b"ab/".to_vec()).prop_map(Part::Byte),
             1 => Just(Part::One),
@@ -334,6 +378,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_class_has_the_bytes_of_its_ranges_or_all_others_and_no_slash(
+            ranges in prop::collection::vec(any::<(u8, u8)>(), 0..4), negated: bool,
+        ) {
+            let mut class = Class::default();
+            ranges.iter().for_each(|&(from, to)| class.add(from, to));
+            let part = class.part(negated);
+            for byte in 0..=u8::MAX {
+                let is_in = ranges.iter().any(|&(from, to)| (from..=to).contains(&byte));
+                prop_assert_eq!(part.fits(byte), byte != b'/' && is_in != negated, "{}", byte);
+            }
+        }
+
         #[test]
         fn a_pattern_matches_what_the_simplest_reader_says(
             parts in parts(), text in "[abc/]{0,8}",
@@ -374,6 +431,29 @@ mod tests {
         assert!(!glob.matches(&text, &mut steps));
         let most = (parts.len() * (text.len() + 1)) as u64;
         assert!((1..=most).contains(&steps.taken), "{} steps of {most}", steps.taken);
+    }
+
+    #[test]
+    fn long_texts_and_ends_of_names_are_counted_by_their_bytes() {
+        let steps_of = |find: &dyn Fn(&mut Steps)| {
+            let mut steps = Steps::unbounded();
+            find(&mut steps);
+            steps.taken
+        };
+        let mut globs = Globs::default();
+        for length in 1..=200 {
+            let end = std::iter::repeat_n(Part::Byte(b'b'), length);
+            let parts = std::iter::once(Part::Any).chain(end).collect();
+            globs.add((Of::Name, parts), false, length as u32);
+        }
+        let name = "a".repeat(255);
+        let taken = steps_of(&|steps| assert_eq!(globs.find(&name, false, steps), None));
+        let hashed: usize = (1..=200).sum();
+        assert!(taken >= (hashed / 16) as u64, "{taken} steps for {hashed} bytes");
+        // A part that fits nowhere ends the work at once; the places were set up before.
+        let glob = Glob::new(vec![Part::One]);
+        let taken = steps_of(&|steps| assert!(!glob.matches(&[b'/'; 4_000], steps)));
+        assert!(taken >= 4_000 / 16, "{taken}");
     }
 
     #[test]
