@@ -345,12 +345,14 @@ fn a_terminal_that_gtp_was_started_with_is_no_question_of_sshs() {
     silent.env("GTP_SSH", sshd.instead("exec sleep 1000"));
     let given_up = expect(5, given_terminal(&silent, &name));
     assert!(said(&given_up).contains("no answer for 1 s"), "{}", said(&given_up));
-    // One that is opened beside it is a question.
+    // One that is opened is a question, whichever number it gets.
     let log_in = format!("exec ssh -F '{}' \"$@\"", sshd.world.path("ssh.conf").display());
-    let ssh = sshd.instead(&format!("exec 3<>{name}; sleep 4; exec 3>&-\n{log_in}"));
-    let mut asks = sshd.gtp("cp", &["--login-limit", "2s", "far:data", "got"]);
-    asks.env("GTP_SSH", ssh);
-    expect(0, given_terminal(&asks, &name));
+    for number in [3, 9] {
+        let ask = format!("exec {number}<>{name}; sleep 4; exec {number}>&-\n{log_in}");
+        let mut asks = sshd.gtp("cp", &["--login-limit", "2s", "far:data", "got"]);
+        asks.env("GTP_SSH", sshd.instead(&ask));
+        expect(0, given_terminal(&asks, &name));
+    }
     assert!(std::fs::read(sshd.world.path("got")).unwrap() == content);
 }
 

@@ -5,6 +5,7 @@
 //! parent had open: a pipe of a shell would never end, and a lock would never be free.
 
 use std::io;
+use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -54,10 +55,22 @@ pub fn are_used_up(error: &io::Error) -> bool {
 /// # Errors
 /// Where the kernel does not say which descriptors are open (`/proc` is not there).
 pub fn pass_none_on() -> io::Result<()> {
+    pass_none_on_of(|_| true)
+}
+
+/// The same of the descriptors that are open on a file whose path, as the kernel tells it, is one
+/// of `these`.
+///
+/// # Errors
+/// As [`pass_none_on`].
+pub fn pass_none_on_of(these: impl Fn(&Path) -> bool) -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
-        let name = entry?.file_name();
+        let entry = entry?;
+        let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.parse::<libc::c_int>().ok());
-        if let Some(number) = number.filter(|number| *number > 2) {
+        // One that is closed by now has no path.
+        let is_one = || std::fs::read_link(entry.path()).is_ok_and(|path| these(&path));
+        if let Some(number) = number.filter(|number| *number > 2 && is_one()) {
             // SAFETY: it takes numbers only and closes nothing here; one that is closed by now, as
             // the directory's own will be, is an error that means nothing.
             let _ = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
@@ -82,14 +95,21 @@ mod tests {
 
     #[test]
     fn what_could_pass_on_does_not_any_more_and_is_open_still() {
-        let file = File::open("/dev/null").expect("a file");
-        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("it is open");
-        let passed = || {
+        let passed = |file: &File| {
             let test = format!("test -e /proc/self/fd/{}", file.as_raw_fd());
-            std::process::Command::new("sh").args(["-c", &test]).status().expect("a shell")
+            let status = std::process::Command::new("sh").args(["-c", &test]).status();
+            status.expect("a shell").success()
         };
-        assert!(passed().success());
+        let [null, zero] = ["/dev/null", "/dev/zero"].map(|path| {
+            let file = File::open(path).expect("a file");
+            rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("it is open");
+            file
+        });
+        assert!(passed(&null) && passed(&zero));
+        let is_null = |path: &Path| path == Path::new("/dev/null");
+        pass_none_on_of(is_null).expect("descriptors are known");
+        assert!(!passed(&null) && passed(&zero));
         pass_none_on().expect("descriptors are known");
-        assert!(!passed().success() && file.metadata().is_ok());
+        assert!(!passed(&zero) && null.metadata().is_ok() && zero.metadata().is_ok());
     }
 }

@@ -187,6 +187,8 @@ impl Talk {
         let mut command = Command::new(program);
         command.args(arguments).args(way.options).arg(way.login.for_ssh()).arg(script);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Without /proc no question shows in any case.
+        let _ = asking::pass_no_terminal_on();
         let started = command.kill_on_drop(true).spawn();
         let mut child = started.map_err(|error| other(format!("cannot run {program}: {error}")))?;
         let ends = (child.stdin.take(), child.stdout.take(), child.stderr.take());

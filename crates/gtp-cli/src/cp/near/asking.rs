@@ -1,59 +1,41 @@
 //! Whether ssh waits for its user: for a password, or for a word about a key that it does not know.
 //!
 //! ssh asks on the terminal, which it opens only for that, or through a program that it starts
-//! ([`ASKPASS`]). Both show in what it and the processes beneath it hold and are. A terminal that
-//! this process was itself started with, and so passes on, is no question. What waits elsewhere,
-//! such as an agent's own question or a key that wants to be touched, cannot be seen.
+//! ([`ASKPASS`]). Both show in what it and the processes beneath it hold and are. Terminals that
+//! this process was itself started with are not passed on to it, so each that it holds is a
+//! question. What waits elsewhere, such as an agent's own question or a key that wants to be
+//! touched, cannot be seen.
 
 use std::ffi::OsString;
 use std::fs::{read, read_dir, read_link, read_to_string};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+/// Keeps the terminals that this process holds, but for the standard streams, from the programs
+/// that it starts. To be called before ssh is started.
+///
+/// # Errors
+/// Where the kernel does not say which descriptors are open (`/proc` is not there).
+pub fn pass_no_terminal_on() -> std::io::Result<()> {
+    gtp_sys::descriptors::pass_none_on_of(is_terminal)
+}
 
 /// Whether this process or one beneath it asks its user for something.
 pub fn asks(process: u32) -> bool {
     let askpass = std::env::var_os(ASKPASS).filter(|program| !program.is_empty());
-    let askpass = askpass.unwrap_or_else(|| USUAL_ASKPASS.into());
-    any_beneath(process, &Known { askpass, passed_on: passed_on() }, DEPTH_MAX)
+    any_beneath(process, &askpass.unwrap_or_else(|| USUAL_ASKPASS.into()), DEPTH_MAX)
 }
 
-/// By what a question is known.
-struct Known {
-    /// The program that asks.
-    askpass: OsString,
-    /// Terminals that processes have without opening them.
-    passed_on: Vec<Terminal>,
+/// The same, if `askpass` is the program that asks.
+fn any_beneath(process: u32, askpass: &OsString, depth: u32) -> bool {
+    has_terminal(process)
+        || runs(process, askpass)
+        || depth > 0 && children(process).iter().any(|&id| any_beneath(id, askpass, depth - 1))
 }
 
-/// The number of a descriptor, and what it is of.
-type Terminal = (u32, PathBuf);
-
-fn any_beneath(process: u32, known: &Known, depth: u32) -> bool {
-    let has_opened = |terminal| !known.passed_on.contains(&terminal);
-    terminals(&format!("/proc/{process}/fd")).any(has_opened)
-        || runs(process, &known.askpass)
-        || depth > 0 && children(process).iter().any(|&id| any_beneath(id, known, depth - 1))
-}
-
-/// The terminals that a process holds. The standard streams of ssh are pipes.
-fn terminals(fds: &str) -> impl Iterator<Item = Terminal> {
-    let open = read_dir(fds).into_iter().flatten().flatten();
-    let terminal = |path: PathBuf| {
-        let number = path.file_name()?.to_str()?.parse().ok()?;
-        Some((number, read_link(path).ok().filter(|path| is_terminal(path))?))
-    };
-    open.filter_map(move |fd| terminal(fd.path()))
-}
-
-/// The terminals beside its standard streams that this process passes on to those that it starts.
-fn passed_on() -> Vec<Terminal> {
-    let stays_open = |number: u32| {
-        let about = read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
-        let flags = about.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-        flags.is_some_and(|flags| flags & rustix::fs::OFlags::CLOEXEC.bits() == 0)
-    };
-    let all = terminals("/proc/self/fd");
-    all.filter(|&(number, _)| number > 2 && stays_open(number)).collect()
+/// Whether a process holds a terminal. The standard streams of ssh are pipes.
+fn has_terminal(process: u32) -> bool {
+    let open = read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    open.filter_map(|fd| read_link(fd.path()).ok()).any(|path| is_terminal(&path))
 }
 
 fn is_terminal(path: &Path) -> bool {
@@ -114,9 +96,8 @@ mod tests {
         while !runs(sleep, &"sleep".into()) {
             std::thread::yield_now();
         }
-        let known = |askpass: &str| Known { askpass: askpass.into(), passed_on: Vec::new() };
-        assert!(any_beneath(shell.id(), &known("sleep"), DEPTH_MAX));
-        assert!(!any_beneath(shell.id(), &known("/usr/bin/ssh-askpass"), DEPTH_MAX));
+        assert!(any_beneath(shell.id(), &"sleep".into(), DEPTH_MAX));
+        assert!(!any_beneath(shell.id(), &"/usr/bin/ssh-askpass".into(), DEPTH_MAX));
         let id = rustix::process::Pid::from_raw(i32::try_from(sleep).unwrap()).unwrap();
         rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
         shell.wait().unwrap();
