@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::hash::{BlockCheck, Value, check_block, empty_root};
 use crate::manifest::{Entry, Kind, Manifest};
 use crate::name::escaped;
-use crate::row::{TRAILER, blocks_in};
+use crate::row::{BLOCK, TRAILER, blocks_in, content_of};
 use crate::sink::{SinkError, Written};
 use crate::tree::Tree;
 
@@ -105,9 +105,14 @@ impl Arrivals {
         if tree.missing() == 0 { Written::Completed } else { Written::Good }
     }
 
-    /// Forgets the blocks of a file: they must come again.
-    pub(crate) fn forget(&mut self, file: u32) {
-        self.trees.remove(&file);
+    /// Forgets the blocks of a file: they must come again. Returns the content bytes in them.
+    pub(crate) fn forget(&mut self, file: u32) -> u64 {
+        let Some(tree) = self.trees.remove(&file) else { return 0 };
+        let (there, size) = (tree.there(), self.entry(file).size);
+        let last = blocks_in(size).saturating_sub(1);
+        let lacks =
+            if there.contains(last) { BLOCK - u64::from(content_of(size, last)) } else { 0 };
+        there.len() * BLOCK - lacks
     }
 
     /// What is known of a file's blocks.

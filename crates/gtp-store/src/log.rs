@@ -106,9 +106,7 @@ impl<F: Send> Log<F> {
             LogError::Foreign => SinkError::refused(&shown, Fault::Foreign),
             LogError::Disk(error) => SinkError::disk(&names.shown_object(), error),
         })?;
-        if log.origin == Origin::New {
-            log.inherit(disk, &Heir { names, manifest, recheck })?;
-        }
+        log.inherit(disk, &Heir { names, manifest, recheck })?;
         Ok(log)
     }
 

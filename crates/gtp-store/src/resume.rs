@@ -73,7 +73,7 @@ impl<D: Disk> FileSink<D> {
         self.found.restarted.remove(&path);
         if let Some(older) = numbers.newest.remove(&file) {
             numbers.files[older as usize] = None;
-            self.arrivals.forget(file);
+            self.found.resumed_bytes -= self.arrivals.forget(file);
             self.parts.forget(file);
         }
         if same && self.arrivals.progress(file) == Progress::Open {

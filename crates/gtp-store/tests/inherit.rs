@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use altered::Altered;
 use common::{copy, dir, file, name, tree};
+use gtp_store::journal::HEADER_LEN;
 use gtp_store::{
     BLOCK, BlockSink, BlockSource, Destination, FileSink, MadeDir, Manifest, Pattern, Recheck,
     SinkError, SinkOptions, SyntheticSource,
@@ -106,4 +107,43 @@ fn the_journal_of_another_bundle_is_read_without_its_lock() {
     drop(FileSink::on_disk(disk, None, mine, SinkOptions::default()).unwrap());
     let calls = calls.lock().unwrap();
     assert!(!calls.contains(&format!("lock {others}")), "{calls:?}");
+}
+
+#[test]
+fn a_journal_is_removed_only_after_what_it_says_is_durable_elsewhere() {
+    let dest = tempfile::tempdir().unwrap();
+    let mut first = source(vec![large("a"), large("b")]);
+    let sink = bundle(dest.path(), &first.manifest().clone());
+    leave(sink, &mut first, &[(0, 0)]);
+    let [first] = &*journals(dest.path()) else { panic!("one journal") };
+    let grown = Arc::new(tree(vec![large("a"), large("b"), large("c")]));
+    let disk = Altered::beneath(dest.path());
+    let calls = Arc::clone(&disk.calls);
+    drop(FileSink::on_disk(disk, None, grown, SinkOptions::default()).unwrap());
+    let calls = calls.lock().unwrap();
+    let at = calls.iter().position(|call| *call == format!("remove {first}")).unwrap();
+    assert_eq!(calls[at - 2..at], ["sync", "sync directory "], "{calls:?}");
+}
+
+#[test]
+fn a_bundle_takes_over_once_more_what_a_killed_one_was_taking_over() {
+    let dest = tempfile::tempdir().unwrap();
+    let mut first = source(vec![large("a"), large("b")]);
+    let sink = bundle(dest.path(), &first.manifest().clone());
+    leave(sink, &mut first, &[(0, 0), (0, 1), (1, 5)]);
+    let [other] = &*journals(dest.path()) else { panic!("one journal") };
+    let other = dest.path().join(other);
+    let before = std::fs::read(&other).unwrap();
+    let grown = Arc::new(tree(vec![large("a"), large("b"), large("c")]));
+    drop(bundle(dest.path(), &grown));
+    let [own] = &*journals(dest.path()) else { panic!("one journal") };
+    let own = dest.path().join(own);
+    let whole = std::fs::read(&own).unwrap();
+    // It may have died with any part of the records written, the other journal still there.
+    for written in [HEADER_LEN, whole.len() / 2, whole.len() - 1, whole.len()] {
+        std::fs::write(&own, &whole[..written]).unwrap();
+        std::fs::write(&other, &before).unwrap();
+        assert_eq!(bundle(dest.path(), &grown).resumed_bytes(), 3 * BLOCK, "{written} bytes");
+        assert_eq!(journals(dest.path()).len(), 1, "{written} bytes");
+    }
 }

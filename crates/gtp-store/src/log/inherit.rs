@@ -42,11 +42,18 @@ impl<'a> Heir<'a> {
             return Ok(());
         }
         let journals = disk.names(JOURNAL_SUFFIX).map_err(|e| self.failed(e))?;
+        let mut known = Vec::new();
         for (journal, whose) in self.whose(journals)? {
             // A lock, even a short one, would refuse another transfer its own journal.
             if self.known(disk, &journal, whose, Hold::Unlocked)?.is_some() {
-                self.take_over(log, disk, &journal, whose)?;
+                known.push((journal, whose));
             }
+        }
+        if log.origin == Origin::Left && !known.is_empty() {
+            log.find_end(disk).map_err(|e| self.failed(e))?;
+        }
+        for (journal, whose) in known {
+            self.take_over(log, disk, &journal, whose)?;
         }
         Ok(())
     }
@@ -91,7 +98,9 @@ impl<'a> Heir<'a> {
         Ok(())
     }
 
-    /// Takes over a journal that no transfer holds, if the bundle knows all its files.
+    /// Takes over a journal that no transfer holds, if the bundle knows all its files. Where this
+    /// breaks off, the journal is still there, and the next attempt takes it over once more: of
+    /// the records of a file, the last ones count.
     fn take_over<D: Disk>(
         &self,
         log: &mut Log<D::File>,
@@ -117,6 +126,7 @@ impl<'a> Heir<'a> {
         }
         log.flush(disk).map_err(failed)?;
         log.origin = Origin::Left;
+        disk.sync(&log.file).and_then(|()| disk.sync_dir("")).map_err(failed)?;
         disk.remove(path).map_err(failed)
     }
 
