@@ -20,7 +20,7 @@ use crate::limits::{
 };
 use crate::meter::{RttMeter, StreamMeter};
 use crate::pacer::Pacer;
-use crate::path::{Conditions, Path, Receipts, Sample, SendLog, Shows};
+use crate::path::{Path, SendLog};
 use crate::proof::ProofKey;
 use crate::receipt::{Arrivals, Proven, ReceiptVerifier};
 use crate::report::{Grant, Law, Phase, Report};
@@ -44,7 +44,7 @@ mod told;
 pub use kept::{Kept, PathUse};
 
 use ecn::heeds_marks;
-use told::{Since, Timed, Told, Word};
+use told::{Told, Word};
 
 /// What a source needs to know at the start.
 #[derive(Clone, Debug)]
@@ -519,53 +519,6 @@ impl SourceSession {
         let word = Word { span: proven.span, arrived, lost, arrived_at, delay, peak };
         for timed in self.told.add(word) {
             self.tell_path(now, timed);
-        }
-    }
-
-    fn tell_path(&mut self, now: Time, timed: Timed) {
-        let Timed { span, arrived, lost, arrived_in, delay, peak, since } = timed;
-        let (Some(from), Some(until)) = (self.log.at(span.start), self.log.at(span.end)) else {
-            return;
-        };
-        let shows = match since {
-            // Where one end decides alone, its law sees the path's losses.
-            Since::LastReceipt if self.bounds_its_path() => Shows::Losses,
-            Since::LastReceipt | Since::EarlierReceipt => Shows::Arrivals,
-        };
-        let sample = Sample {
-            sent: until.1 - from.1,
-            sent_in: until.0.since(from.0),
-            arrived,
-            arrived_in,
-            delay,
-            peak,
-            first_pn: span.start,
-            end_pn: span.end,
-            lost,
-            marked: match shows {
-                Shows::Losses => core::mem::take(&mut self.marked),
-                Shows::Arrivals => 0,
-            },
-            receipts: Receipts::one(lost),
-        };
-        let conditions = self.conditions();
-        self.path_heard_at = Some(now);
-        let said = self.log.said_in(sample.first_pn, sample.end_pn);
-        self.path.hear(now, sample.with_said(said), shows, &conditions);
-    }
-
-    fn conditions(&self) -> Conditions {
-        Conditions {
-            // Not the grant, which follows our own bound: what both ends would give without it.
-            aim: self.target.offer.min(self.heard.offer).min(self.config.max_rate),
-            granted: self.allowed(),
-            rtt: self.rtt.smoothed(),
-            rtt_least: self.rtt.least(),
-            interval: self.heard.interval,
-            next_pn: self.numbering.upcoming(),
-            idles: self.demand.is_limited(),
-            yields: self.config.weights.yield_to_others(),
-            flows: self.uses.flows(),
         }
     }
 

@@ -70,7 +70,7 @@ impl PathBound {
             ask.until = drained_at(now, v.delay, given);
         }
         (ask.least, ask.heard) = (ask.least.min(v.delay), ask.heard + u32::from(fresh));
-        let drained = ask.least <= ask.was / SHRUNK;
+        let drained = !v.marked && ask.least <= ask.was / SHRUNK;
         if fresh && !v.queued {
             self.resume(ask.level, given);
         } else if now < ask.until || ask.heard < SAMPLES {

@@ -1,4 +1,4 @@
-//! A source's part in the group of its path.
+//! What a source tells its path, and its part in the path's group.
 //!
 //! Sessions whose paths their host names alike share a machine, which the host's direction keeps.
 //! The session tells its group what it would use if the path did not limit it, and hears its share.
@@ -8,9 +8,12 @@ use alloc::boxed::Box;
 use gtp_alloc::{Rate, Time};
 
 use super::ecn::heeds_marks;
+use super::told::{Since, Timed};
 use super::{Kept, PathUse, SourceSession, lease};
 use crate::claims;
-use crate::path::{Facts, Keeps, Mode, PathBound, PathShare, Piece, Standing};
+use crate::path::{
+    Conditions, Facts, Keeps, Mode, PathBound, PathShare, Piece, Receipts, Sample, Shows, Standing,
+};
 use crate::report::Law;
 
 impl SourceSession {
@@ -119,5 +122,54 @@ impl SourceSession {
     pub(crate) fn handle_path_share(&mut self, now: Time, share: PathShare) {
         self.settled = None;
         self.path.set_share(now, share);
+    }
+
+    /// Tells the path what a receipt shows of it.
+    pub(super) fn tell_path(&mut self, now: Time, timed: Timed) {
+        let Timed { span, arrived, lost, arrived_in, delay, peak, since } = timed;
+        let (Some(from), Some(until)) = (self.log.at(span.start), self.log.at(span.end)) else {
+            return;
+        };
+        let shows = match since {
+            // Where one end decides alone, its law sees the path's losses.
+            Since::LastReceipt if self.bounds_its_path() => Shows::Losses,
+            Since::LastReceipt | Since::EarlierReceipt => Shows::Arrivals,
+        };
+        let sample = Sample {
+            sent: until.1 - from.1,
+            sent_in: until.0.since(from.0),
+            arrived,
+            arrived_in,
+            delay,
+            peak,
+            first_pn: span.start,
+            end_pn: span.end,
+            lost,
+            marked: match shows {
+                Shows::Losses => core::mem::take(&mut self.marked),
+                Shows::Arrivals => 0,
+            },
+            receipts: Receipts::one(lost),
+        };
+        let conditions = self.conditions();
+        self.path_heard_at = Some(now);
+        let said = self.log.said_in(sample.first_pn, sample.end_pn);
+        self.path.hear(now, sample.with_said(said), shows, &conditions);
+    }
+
+    /// What else the path goes by.
+    pub(super) fn conditions(&self) -> Conditions {
+        Conditions {
+            // Not the grant, which follows our own bound: what both ends would give without it.
+            aim: self.target.offer.min(self.heard.offer).min(self.config.max_rate),
+            granted: self.allowed(),
+            rtt: self.rtt.smoothed(),
+            rtt_least: self.rtt.least(),
+            interval: self.heard.interval,
+            next_pn: self.numbering.upcoming(),
+            idles: self.demand.is_limited(),
+            yields: self.config.weights.yield_to_others(),
+            flows: self.uses.flows(),
+        }
     }
 }
