@@ -19,6 +19,8 @@ const ASKABLE: Span = Span::from_millis(20);
 /// Without queue and loss for so long, there is nobody to compete with.
 const CALM: Span = Span::from_secs(1);
 const CALM_ROUNDS: u64 = 16;
+/// Losses that came whatever was sent have stopped if there are none for so long.
+const STOPPED_ROUNDS: u64 = 4;
 /// Losses at less than this part of the rate at which they seemed to begin are chance after all.
 const FAR_BELOW: f64 = 0.75;
 /// The same where more is lost than is usually random: such losses may come from many sessions, and
@@ -32,9 +34,10 @@ pub(super) enum Why {
     Rival,
     /// Losses were found to begin at the rate at which it began to compete.
     Limit,
-    /// More was lost than may be random, without a queue and whatever it sent. It ends with the
-    /// losses, for nothing else spoke of a rival.
-    Losses,
+    /// More was lost than may be random, without a queue and whatever it sent, while this arrived,
+    /// or before the path was known to have an end. It ends with the losses, for nothing else spoke
+    /// of a rival.
+    Losses(Option<Rate>),
 }
 
 /// A session that competes.
@@ -132,7 +135,11 @@ impl PathBound {
         }
         if self.is_calm(&mut compete, now, v, given) {
             self.shares.unsettle();
-            self.resume(v.carried.min(self.bound), given);
+            match compete.why {
+                Why::Losses(None) => self.lift(given),
+                Why::Losses(Some(level)) => self.resume(level, given),
+                Why::Rival | Why::Limit => self.resume(v.carried.min(self.bound), given),
+            }
             return;
         }
         if compete.why == Why::Limit && self.retry_limit(&mut compete, now, v, fresh, given) {
@@ -181,8 +188,10 @@ impl PathBound {
             return false;
         }
         let since = *compete.calm_since.get_or_insert(now);
-        let long = now.since(since) > (given.rtt * CALM_ROUNDS).max(CALM);
-        long && (compete.window.is_beyond() || compete.why == Why::Losses)
+        let for_losses = matches!(compete.why, Why::Losses(_));
+        let rounds = if for_losses { STOPPED_ROUNDS } else { CALM_ROUNDS };
+        let long = now.since(since) > (given.rtt * rounds).max(CALM);
+        long && (compete.window.is_beyond() || for_losses)
     }
 
     /// The most that the window may send: what both ends would give, and no more than a limit.

@@ -118,6 +118,11 @@ impl Verdict {
         self.packets - self.lost.min(self.packets) >= ARRIVED_LEAST
     }
 
+    /// Whether most was lost. If that goes on for a second, the guard is set.
+    pub fn shows_an_outage(&self) -> bool {
+        self.lost * 2 > self.packets
+    }
+
     /// The part that was lost.
     pub fn loss(&self) -> f64 {
         self.lost as f64 / self.packets as f64

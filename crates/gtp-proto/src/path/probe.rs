@@ -148,8 +148,12 @@ impl PathBound {
         self.set_bound(level.scale(PROBES_AT), given);
     }
 
-    /// A sample of the lower rate.
+    /// A sample of the lower rate. One of which most is lost shows an outage, whatever the rate is:
+    /// it answers nothing, and if it is not the last one, the guard is set.
     pub(super) fn hear_probe(&mut self, probe: Probe, now: Time, v: &Verdict, given: &Conditions) {
+        if v.shows_an_outage() {
+            return;
+        }
         let (packets, lost) = (probe.packets + v.packets, probe.lost + v.lost);
         let enough = (LOSSES / probe.loss).clamp(PACKETS.0, PACKETS.1);
         let few = (packets as f64) < enough && now < probe.until + LONGER;
@@ -163,7 +167,8 @@ impl PathBound {
         let vanished = shown && left < was * VANISHED;
         let random_most = if probe.competed { RANDOM_MOST } else { RANDOM_SURE };
         if !vanished && lost as f64 > random_most * packets as f64 {
-            self.compete_after_loss(now, v, Why::Losses, given);
+            let level = probe.bounded.then_some(probe.level);
+            self.compete_after_loss(now, v, Why::Losses(level), given);
             return;
         }
         if !vanished {

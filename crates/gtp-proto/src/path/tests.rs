@@ -495,6 +495,30 @@ fn losses_that_stay_when_less_is_sent_are_random_up_to_a_tenth_and_a_rivals_abov
     }
 }
 
+#[test]
+fn losses_that_no_less_sending_ended_leave_no_bound_once_they_have_stopped() {
+    let mut session = Steady::new();
+    session.tell(20, NONE_LOST);
+    session.tell(200, 4);
+    assert_eq!(session.path.standing().mode, Mode::Compete);
+    session.tell(60, NONE_LOST);
+    assert!(session.path.bound().is_unlimited(), "{}", session.path.bound());
+}
+
+#[test]
+fn an_outage_does_not_answer_whether_losses_follow_the_rate() {
+    let mut session = Steady::new();
+    session.tell(20, NONE_LOST);
+    while session.path.standing().mode != Mode::Probe {
+        session.tick(8);
+    }
+    session.tell(4, 1);
+    assert_eq!(session.path.standing().mode, Mode::Probe);
+    session.tell(20, NONE_LOST);
+    let bound = session.path.bound();
+    assert!(bound > Rate::from_mbps(12), "{bound}");
+}
+
 /// What bounds a session that has sent a status in each tick, and loses most of its first data for
 /// so long.
 fn bound_after_outage(lasts: Span) -> Rate {
