@@ -34,10 +34,9 @@ pub(super) enum Why {
     Rival,
     /// Losses were found to begin at the rate at which it began to compete.
     Limit,
-    /// More was lost than may be random, without a queue and whatever it sent, while this arrived,
-    /// or before the path was known to have an end. It ends with the losses, for nothing else spoke
-    /// of a rival.
-    Losses(Option<Rate>),
+    /// More was lost than may be random, without a queue and whatever it sent, while this arrived.
+    /// It ends with the losses, for nothing else spoke of a rival.
+    Losses(Rate),
 }
 
 /// A session that competes.
@@ -136,8 +135,7 @@ impl PathBound {
         if self.is_calm(&mut compete, now, v, given) {
             self.shares.unsettle();
             match compete.why {
-                Why::Losses(None) => self.lift(given),
-                Why::Losses(Some(level)) => self.resume(level, given),
+                Why::Losses(level) => self.resume(level, given),
                 Why::Rival | Why::Limit => self.resume(v.carried.min(self.bound), given),
             }
             return;

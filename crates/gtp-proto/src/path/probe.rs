@@ -167,8 +167,7 @@ impl PathBound {
         let vanished = shown && left < was * VANISHED;
         let random_most = if probe.competed { RANDOM_MOST } else { RANDOM_SURE };
         if !vanished && lost as f64 > random_most * packets as f64 {
-            let level = probe.bounded.then_some(probe.level);
-            self.compete_after_loss(now, v, Why::Losses(level), given);
+            self.compete_after_loss(now, v, Why::Losses(probe.level), given);
             return;
         }
         if !vanished {
