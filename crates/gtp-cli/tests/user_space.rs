@@ -14,6 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 
+use common::sshd::Sshd;
+use common::trees::ended;
 use common::{World, events, require_root, size_of, wait_for};
 
 /// A mounted file system, gone when dropped.
@@ -257,28 +259,31 @@ fn backups_where_attributes_and_owners_cannot_be_kept_are_made_and_one_line_name
     if !require_root() {
         return;
     }
-    let world = World::new();
+    let far = Sshd::with_gtp();
+    let world = &far.world;
     fs::create_dir(world.path("below")).unwrap();
     let below = world.path("below");
     let lacks = ["--xattr-none", "--chown-deny", below.to_str().unwrap()];
     let disk = Mount::by("bindfs", &lacks, world.path("disk"));
-    for name in ["a", "b"] {
-        world.export(&format!("tree/{name}"), 2_000);
-        let there = world.path("there").join(name);
-        fs::create_dir_all(world.path("there")).unwrap();
-        fs::write(&there, name).unwrap();
-        let flags = rustix::fs::XattrFlags::empty();
-        rustix::fs::setxattr(&there, "user.note", b"old", flags).unwrap();
-        std::os::unix::fs::chown(&there, Some(7), Some(8)).unwrap();
-    }
-    let old = disk.0.join("old");
-    let words = ["sync", "-aX", "--backup-dir", old.to_str().unwrap(), "export/tree/", "there"];
-    let told = said(&world.expect(0, &words));
-    for what in ["extended attributes of 2 backups", "owner and group of 2 backups"] {
-        assert_eq!(told.matches(what).count(), 1, "{told}");
-    }
-    for name in ["a", "b"] {
-        assert_eq!(fs::read(old.join(name)).unwrap(), name.as_bytes());
-        assert_eq!(fs::read(world.path("there").join(name)).unwrap().len(), 2_000);
+    for (to, there) in [("there", world.path("there")), ("far:there", far.home("there"))] {
+        fs::create_dir_all(&there).unwrap();
+        for name in ["a", "b"] {
+            world.export(&format!("tree/{name}"), 2_000);
+            let there = there.join(name);
+            fs::write(&there, name).unwrap();
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(&there, "user.note", b"old", flags).unwrap();
+            std::os::unix::fs::chown(&there, Some(7), Some(8)).unwrap();
+        }
+        let old = disk.0.join(to);
+        let words = ["-aX", "--backup-dir", old.to_str().unwrap(), "export/tree/", to];
+        let told = said(&ended(0, &words, far.gtp("sync", &words)));
+        for what in ["extended attributes of 2 backups", "owner and group of 2 backups"] {
+            assert_eq!(told.matches(what).count(), 1, "{to}: {told}");
+        }
+        for name in ["a", "b"] {
+            assert_eq!(fs::read(old.join(name)).unwrap(), name.as_bytes());
+            assert_eq!(fs::read(there.join(name)).unwrap().len(), 2_000);
+        }
     }
 }

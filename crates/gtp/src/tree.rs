@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use gtp_net::client::{OwnTree, Purpose, SmallAsked, SmallContents};
+pub use gtp_net::client::{Carried, OwnTree, Purpose, SmallAsked, SmallContents};
 use gtp_net::client::{Survey, TreeSession, Url};
 use gtp_net::flows::{Failure, FailureKind, next_change_shows};
 pub use gtp_net::flows::{When, read_small};
@@ -197,15 +197,15 @@ impl Tree {
         session.carry_out_last(deeds).await
     }
 
-    /// Carries steps out in their order, and returns those that failed.
+    /// Carries steps out in their order, and returns what came of them.
     ///
     /// # Errors
     /// A [`Failure`] if the server does not let this host write, or the session breaks.
-    pub async fn carry_out(&self, host: &Host, deeds: &[Deed]) -> Result<Vec<Fault>, Failure> {
+    pub async fn carry_out(&self, host: &Host, deeds: &[Deed]) -> Result<Carried, Failure> {
         let mut session = self.session(host).await?;
-        let faults = session.carry_out(deeds).await?;
+        let carried = session.carry_out(deeds).await?;
         self.rest(session);
-        Ok(faults)
+        Ok(carried)
     }
 
     /// Returns the values of blocks of these files, as many as the server tells. Beyond

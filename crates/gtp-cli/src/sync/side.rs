@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp::replica::{Asked, Deed, Fault, NodeKind, Patch, Replica, Seen};
 use gtp::tree::{
-    BlocksAsked, EarlySurvey, OwnTree, Purpose, SmallAsked, SmallContents, Tree, When, read_small,
-    survey_and_sum, survey_name_here,
+    BlocksAsked, Carried, EarlySurvey, OwnTree, Purpose, SmallAsked, SmallContents, Tree, When,
+    read_small, survey_and_sum, survey_name_here,
 };
 use gtp::{Failure, FailureKind, Fingerprint, Host, RelPath, Survey, Url, Value};
 use tokio::sync::oneshot;
@@ -245,6 +245,14 @@ impl There {
         There { url, key, transfer, tree }
     }
 
+    /// Carries steps out. Returns what came of them.
+    ///
+    /// # Errors
+    /// A [`Failure`] if the server cannot be asked.
+    pub async fn carry_out(&self, host: &Host, deeds: &[Deed]) -> Result<Carried, Failure> {
+        self.tree.carry_out(host, deeds).await
+    }
+
     /// The address of the tree if it is that of a file.
     ///
     /// # Errors
@@ -321,7 +329,7 @@ impl Side {
                 });
                 done.await.map_err(other)
             }
-            Side::There(there) => there.tree.carry_out(host, &deeds).await,
+            Side::There(there) => Ok(there.carry_out(host, &deeds).await?.faults),
         }
     }
 

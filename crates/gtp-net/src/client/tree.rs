@@ -4,6 +4,8 @@
 //! session that is to last meanwhile is kept alive. What the server tells is checked before it is
 //! used.
 
+use std::collections::BTreeMap;
+
 use gtp_proto::Revision;
 use gtp_store::replica::{Asked, Deed, Fault, LeftOut, Node, Patch, Seen};
 use gtp_store::{RelPath, Value};
@@ -16,10 +18,21 @@ use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::flows::tree::{BadTree, Gathered, Question, pages, questions, size_of, wanted};
 use crate::flows::{Failure, FailureKind, When};
 use crate::messages::{
-    BlocksWanted, DeedFault, Done, Message, Reason, SmallContent, TreePacked, Verb,
+    BlocksWanted, DeedFault, DeedsDone, Done, LACKS_MAX, Lacks, Message, Reason, SmallContent,
+    TreePacked, Verb,
 };
 
 pub use crate::flows::tree::{OwnTree, SmallAsked};
+
+/// What came of steps.
+#[derive(Clone, Debug, Default)]
+pub struct Carried {
+    /// Those that failed.
+    pub faults: Vec<Fault>,
+    /// What the old versions that were kept lack because their place has no such thing, for people,
+    /// and how many lack it.
+    pub lacks: BTreeMap<String, u64>,
+}
 
 /// What a tree holds.
 #[derive(Clone, Debug, Default)]
@@ -185,11 +198,11 @@ impl TreeSession {
         }
     }
 
-    /// Carries steps out, in their order. Returns those that failed.
+    /// Carries steps out, in their order. Returns what came of them.
     ///
     /// # Errors
     /// A [`Failure`] if the session breaks; some steps may have been carried out then.
-    pub async fn carry_out(&mut self, deeds: &[Deed]) -> Result<Vec<Fault>, Failure> {
+    pub async fn carry_out(&mut self, deeds: &[Deed]) -> Result<Carried, Failure> {
         self.carry_out_then(deeds, None).await
     }
 
@@ -199,7 +212,7 @@ impl TreeSession {
     /// # Errors
     /// As [`TreeSession::carry_out`].
     pub async fn carry_out_last(mut self, deeds: &[Deed]) -> Result<Vec<Fault>, Failure> {
-        let faults = self.carry_out_then(deeds, Some(farewell())).await?;
+        let Carried { faults, .. } = self.carry_out_then(deeds, Some(farewell())).await?;
         // Nothing more is to be heard, so nobody waits for the polite end.
         drop(tokio::spawn(self.channel.close()));
         Ok(faults)
@@ -211,22 +224,21 @@ impl TreeSession {
         &mut self,
         deeds: &[Deed],
         last: Option<Message>,
-    ) -> Result<Vec<Fault>, Failure> {
+    ) -> Result<Carried, Failure> {
         let pages = pages(deeds);
         let mut left = deeds;
         let mut asked = pages.iter().map(|page| page.deeds.len()).collect::<Vec<_>>().into_iter();
         let said = pages.into_iter().map(Message::Deeds).chain(last);
-        let mut faults = Vec::new();
+        let mut carried = Carried::default();
         let answers = asked.len();
         let heard =
             self.channel.converse::<Failure>(said, self.terms.patience, answers, |message| {
                 let (done, more) = left.split_at(asked.next().unwrap_or(0).min(left.len()));
                 left = more;
-                faults.extend(faults_of(message, done)?);
-                Ok(())
+                carried.take(message, done)
             });
         heard.await?;
-        Ok(faults)
+        Ok(carried)
     }
 
     /// Returns the values of the first blocks of a file of `size` bytes: `most` of them, or fewer
@@ -387,23 +399,31 @@ fn alone(nodes: &[Node]) -> Result<RelPath, Failure> {
     }
 }
 
-/// What failed of the steps that this message answers.
-fn faults_of(message: Message, done: &[Deed]) -> Result<Vec<Fault>, Failure> {
-    let faults = match message {
-        Message::DeedsDone(done) => done.faults,
-        Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
-        other => return Err(unexpected(&other)),
-    };
-    let of_step = |fault: DeedFault| match done.get(fault.index as usize) {
-        Some(deed) => {
-            Ok(Fault { path: gtp_store::escaped(deed.name()), why: fault.text.to_string() })
+impl Carried {
+    /// Takes in the answer to these steps.
+    fn take(&mut self, message: Message, done: &[Deed]) -> Result<(), Failure> {
+        let DeedsDone { faults, lacks } = match message {
+            Message::DeedsDone(done) => done,
+            Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
+            other => return Err(unexpected(&other)),
+        };
+        for DeedFault { index, text } in faults {
+            let Some(deed) = done.get(index as usize) else {
+                let text = "a fault of a step that was not asked for".into();
+                return Err(ControlError::Unexpected(text).into());
+            };
+            let (path, why) = (gtp_store::escaped(deed.name()), text.to_string());
+            self.faults.push(Fault { path, why });
         }
-        None => {
-            let text = "a fault of a step that was not asked for".into();
-            Err(ControlError::Unexpected(text).into())
+        for lack in lacks.into_iter().flat_map(|Lacks { kinds }| kinds) {
+            let what = lack.what.to_string();
+            // A server must not fill this end's memory with words.
+            if self.lacks.len() < LACKS_MAX || self.lacks.contains_key(&what) {
+                *self.lacks.entry(what).or_insert(0) += u64::from(lack.number);
+            }
         }
-    };
-    faults.into_iter().map(of_step).collect()
+        Ok(())
+    }
 }
 
 /// Contents of small files.

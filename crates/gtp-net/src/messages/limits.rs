@@ -115,6 +115,9 @@ pub const CONTENTS_BYTES_MAX: usize = 512 << 10;
 /// Steps of a change of a tree that are sent together.
 pub const DEEDS_PER_PAGE: usize = 4_096;
 
+/// Kinds of what old versions lack, in one answer: there are four.
+pub const LACKS_MAX: usize = 16;
+
 /// Directories of which a client may say what they hold: sums of 8 bytes that fit into a message.
 pub const TREE_SUMS_MAX: usize = 7_500;
 

@@ -26,8 +26,9 @@ pub use fields::{
 pub use limits::*;
 pub use tree::{
     AlikeList, BlockValues, BlocksWanted, Contents, ContentsWanted, DeedFault, Deeds, DeedsDone,
-    Moment, NodeKind, OwnPieces, SmallContent, SmallFile, TreeAlike, TreeDeed, TreeEnd, TreeNode,
-    TreeOwner, TreePacked, TreePage, TreeSeen, TreeSums, TreeWanted, TreeXattr, XattrList,
+    Lack, Lacks, Moment, NodeKind, OwnPieces, SmallContent, SmallFile, TreeAlike, TreeDeed,
+    TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSeen, TreeSums, TreeWanted, TreeXattr,
+    XattrList,
 };
 
 /// Newest revision of the messages within ALPN `gtp/1` that this end speaks. Each end names its

@@ -290,6 +290,9 @@ fn contents() -> impl Strategy<Value = Message> {
 fn of_tree() -> impl Strategy<Value = Message> {
     let faults =
         (0..DEEDS_PER_PAGE as u32, text()).prop_map(|(index, text)| DeedFault { index, text });
+    let lacks =
+        (text(), 1..=DEEDS_PER_PAGE as u32).prop_map(|(what, number)| Lack { what, number });
+    let lacks = proptest::collection::vec(lacks, 1..=LACKS_MAX).prop_map(|kinds| Lacks { kinds });
     let values = proptest::collection::vec(any::<[u8; 32]>(), 0..50);
     prop_oneof![
         (any::<(bool, bool, bool, Option<bool>)>(), proptest::option::of(sums())).prop_map(
@@ -308,8 +311,8 @@ fn of_tree() -> impl Strategy<Value = Message> {
             }
         ),
         proptest::collection::vec(deed(), 1..5).prop_map(|deeds| Message::Deeds(Deeds { deeds })),
-        proptest::collection::vec(faults, 0..5)
-            .prop_map(|faults| Message::DeedsDone(DeedsDone { faults })),
+        (proptest::collection::vec(faults, 0..5), proptest::option::of(lacks))
+            .prop_map(|(faults, lacks)| Message::DeedsDone(DeedsDone { faults, lacks })),
         contents_wanted(),
         contents(),
         (path(), 0..=CONTENT_MAX, 0..=CONTENT_MAX).prop_map(|(path, size, first)| {

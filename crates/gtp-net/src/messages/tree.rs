@@ -453,6 +453,30 @@ pub struct DeedsDone {
     /// Steps that failed, at most [`DEEDS_PER_PAGE`].
     #[cbor(n(0), decode_with = "decode_list")]
     pub faults: Vec<DeedFault>,
+    /// What old versions lack that were kept; absent if nothing.
+    #[n(1)]
+    pub lacks: Option<Lacks>,
+}
+
+/// What old versions lack because their place has no such thing.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Lacks {
+    /// At most [`LACKS_MAX`] kinds.
+    #[cbor(n(0), decode_with = "decode_list")]
+    pub kinds: Vec<Lack>,
+}
+
+/// One thing that old versions lack.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Lack {
+    /// What, for people.
+    #[n(0)]
+    pub what: PeerText,
+    /// How many of them lack it.
+    #[n(1)]
+    pub number: u32,
 }
 
 /// A step that failed.
@@ -706,6 +730,12 @@ impl DeedsDone {
         self.faults.iter().try_for_each(|fault| {
             within(fault.index as usize, 0..=DEEDS_PER_PAGE - 1, "number of a step")?;
             fault.text.check()
+        })?;
+        let Some(Lacks { kinds }) = &self.lacks else { return Ok(()) };
+        within(kinds.len(), 1..=LACKS_MAX, "number of kinds")?;
+        kinds.iter().try_for_each(|Lack { what, number }| {
+            within(*number as usize, 1..=DEEDS_PER_PAGE, "number of old versions")?;
+            what.check()
         })
     }
 }

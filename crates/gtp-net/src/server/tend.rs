@@ -26,9 +26,10 @@ use crate::flows::tree::{asked, deed, holder, name, node_bytes, node_to_wire, sm
 use crate::flows::{Failure, FailureKind, When, read_small};
 use crate::messages::{
     AlikeList, BlockValues, BlocksWanted, CONTENTS_BYTES_MAX, Contents, ContentsWanted, DeedFault,
-    Deeds, DeedsDone, ENTRIES_MAX, EntryKind, Fault, Message, OwnPieces, PATH_MAX, PeerText,
-    ROOTS_PER_PAGE, Reason, Roots, SMALL_MAX, SmallContent, SmallFile, TreeAlike, TreeDeed,
-    TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSums, TreeWanted, Verb, printable,
+    Deeds, DeedsDone, ENTRIES_MAX, EntryKind, Fault, Lack, Lacks, Message, OwnPieces, PATH_MAX,
+    PeerText, ROOTS_PER_PAGE, Reason, Roots, SMALL_MAX, SmallContent, SmallFile, TreeAlike,
+    TreeDeed, TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSums, TreeWanted, Verb,
+    printable,
 };
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
@@ -205,6 +206,10 @@ fn carry_out(
             Err(bad) => refused.push((index, bad.to_string())),
         }
     }
+    let kinds = steps.lacks().iter();
+    let kinds = kinds.map(|(what, &number)| Lack { what: PeerText::new(*what), number });
+    let kinds: Vec<Lack> = kinds.collect();
+    let lacks = (!kinds.is_empty()).then_some(Lacks { kinds });
     refused.extend(steps.finish().into_iter().map(|(index, fault)| (index, fault.why)));
     refused.sort_by_key(|(index, _)| *index);
     let faults = refused.into_iter().map(|(index, why)| {
@@ -214,7 +219,7 @@ fn carry_out(
         }
         DeedFault { index: index as u32, text: PeerText::new(why) }
     });
-    Carried { done: DeedsDone { faults: faults.collect() }, changes }
+    Carried { done: DeedsDone { faults: faults.collect(), lacks }, changes }
 }
 
 /// As much of a reason as a message takes.

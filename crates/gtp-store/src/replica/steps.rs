@@ -4,6 +4,7 @@
 //! together and then get their names, before a step of another kind is carried out: one by one,
 //! each would wait for the disk. This module must not know what a tree is to become.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +15,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::deed::Deed;
 use super::survey::words;
-use super::tree::{CHANGED, Fault, Replica};
+use super::tree::{CHANGED, Done, Fault, Replica};
 use crate::abilities::is_refusal;
 use crate::disk::sync_file_system;
 use crate::export::attributes;
@@ -97,12 +98,14 @@ pub struct Steps<'r> {
     /// One for each file that waits.
     permits: Vec<Permit>,
     faults: Vec<(usize, Fault)>,
+    lacks: BTreeMap<&'static str, u32>,
 }
 
 impl Replica {
     /// Begins a row of steps.
     pub fn steps(&self) -> Steps<'_> {
-        Steps { replica: self, waiting: Vec::new(), permits: Vec::new(), faults: Vec::new() }
+        let (waiting, permits, faults) = (Vec::new(), Vec::new(), Vec::new());
+        Steps { replica: self, waiting, permits, faults, lacks: BTreeMap::new() }
     }
 
     /// Carries out one step. Blocks.
@@ -134,8 +137,11 @@ impl Steps<'_> {
         }
         let name = escaped(deed.name());
         match written {
-            Ok(None) => {}
-            Ok(Some(spare)) => {
+            Ok(Done::All) => {}
+            Ok(Done::But(lacks)) => {
+                lacks.into_iter().for_each(|what| *self.lacks.entry(what).or_insert(0) += 1);
+            }
+            Ok(Done::Written(spare)) => {
                 self.waiting.push((index, name, spare));
                 match permit {
                     Some(permit) => self.permits.push(permit),
@@ -145,6 +151,12 @@ impl Steps<'_> {
             }
             Err(why) => self.faults.push((index, Fault { path: name, why })),
         }
+    }
+
+    /// What the old versions that were kept so far lack because their place has no such thing, for
+    /// people, and how many lack it.
+    pub fn lacks(&self) -> &BTreeMap<&'static str, u32> {
+        &self.lacks
     }
 
     /// Ends the row, and returns the steps that failed, in their order. Of each of them the tree is

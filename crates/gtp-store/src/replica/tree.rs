@@ -44,6 +44,16 @@ pub struct Fault {
     pub why: String,
 }
 
+/// What came of a step that did not fail.
+pub(super) enum Done {
+    /// It is done.
+    All,
+    /// An old version is kept, and lacks this.
+    But(Vec<&'static str>),
+    /// A file is written and is to get its name.
+    Written(Spare),
+}
+
 impl Replica {
     /// The tree at `at` beneath a directory. Links in `holder` itself are followed: its user named
     /// it.
@@ -96,26 +106,27 @@ impl Replica {
     }
 
     /// Carries out one step. A file that it writes has its name only once it is placed.
-    pub(super) fn carry_out(&self, deed: &Deed) -> Result<Option<Spare>, String> {
+    pub(super) fn carry_out(&self, deed: &Deed) -> Result<Done, String> {
         if let Deed::MakeDir { path: None } = deed {
-            return self.make_root().map(|()| None).map_err(words);
+            return self.make_root().map(|()| Done::All).map_err(words);
         }
         if let Deed::Keep { path, to, how } = deed {
             let place = self.place.as_deref().ok_or(NO_PLACE)?;
-            return self.try_keep(path, place, to, *how).map(|_| None);
+            return self.try_keep(path, place, to, *how).map(Done::But);
         }
         let root = self.open_root().map_err(words)?.ok_or("the tree is not there")?;
         if let Deed::Write { path, content, mode, mtime } = deed {
-            return write(&root, path, None, content, (*mode, *mtime)).map(Some);
+            return write(&root, path, None, content, (*mode, *mtime)).map(Done::Written);
         }
         if let Deed::Patch { path, seen, patch, size, hash, mode, mtime } = deed {
             let old = self.read_seen(path, *seen).ok_or(CHANGED)?;
             let new = patch.apply(&old, *size).filter(|new| patch_hash(new) == *hash);
             let new = new.ok_or(CHANGED)?;
-            return write(&root, path, Some(*seen), &new, (*mode, *mtime)).map(Some);
+            return write(&root, path, Some(*seen), &new, (*mode, *mtime)).map(Done::Written);
         }
-        change(&root, deed).map(|()| None)
+        change(&root, deed).map(|()| Done::All)
     }
+
     /// Makes the tree's directory and at most those directly above it.
     pub(super) fn make_root(&self) -> Result<(), Errno> {
         let Some(at) = &self.at else { return Ok(()) };

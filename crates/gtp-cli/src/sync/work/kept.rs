@@ -4,14 +4,16 @@
 //! place that it was told of when it was started. What is not kept is not replaced.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
 use gtp::replica::{Deed, Fault, Keep};
+use gtp::tree::Carried;
 use gtp::{Failure, RelPath};
 
 use super::super::plan::Plan;
-use super::super::side::{Here, Side};
+use super::super::side::{Here, Side, There};
 use super::Work;
 use crate::output;
 use crate::verbs::other;
@@ -30,20 +32,27 @@ impl Work<'_> {
         let kept = std::mem::take(&mut plan.kept);
         let left = match self.destination {
             Side::Here(here) => self.keep_here(here, &dir, (kept, aged)).await?,
-            Side::There(_) => self.keep_there((kept, aged)).await?,
+            Side::There(there) => self.keep_there(there, (kept, aged)).await?,
         };
         plan.leave_beneath(&left);
         Ok(())
     }
 
     /// The same at a login. Returns what is not kept.
-    async fn keep_there(&mut self, (kept, aged): ToKeep) -> Result<HashSet<String>, Failure> {
+    async fn keep_there(
+        &mut self,
+        there: &There,
+        (kept, aged): ToKeep,
+    ) -> Result<HashSet<String>, Failure> {
         let names: Vec<String> = kept.iter().map(|(path, _)| path.to_string()).collect();
         let deeds = kept.into_iter().map(|(path, to)| {
             let how = if aged.contains(path.as_str()) { Keep::Copy } else { Keep::Name };
             Deed::Keep { path, to, how }
         });
-        let failed: HashSet<String> = self.steps(deeds.collect()).await?.into_iter().collect();
+        let deeds: Vec<Deed> = deeds.collect();
+        let Carried { faults, lacks } = there.carry_out(self.host, &deeds).await?;
+        tell_lacks(lacks);
+        let failed: HashSet<String> = self.tell_faults(faults).into_iter().collect();
         let is_left = |path: &String| failed.contains(&gtp_text::of_text(path));
         Ok(names.into_iter().filter(is_left).collect())
     }
@@ -71,14 +80,17 @@ impl Work<'_> {
             (left, lacking)
         });
         let (left, lacking) = keeping.await.map_err(other)?;
-        for (what, number) in lacking {
-            let files = gtp_text::count(number, "backup");
-            output::aside(format_args!(
-                "gtp: --backup-dir: {what} of {files} cannot be kept there"
-            ));
-        }
+        tell_lacks(lacking);
         let (left, faults): (HashSet<String>, Vec<Fault>) = left.into_iter().unzip();
         self.tell_faults(faults);
         Ok(left)
+    }
+}
+
+/// Says what backups lack, and how many lack it.
+fn tell_lacks(lacks: BTreeMap<impl Display, u64>) {
+    for (what, number) in lacks {
+        let files = gtp_text::count(number, "backup");
+        output::aside(format_args!("gtp: --backup-dir: {what} of {files} cannot be kept there"));
     }
 }
