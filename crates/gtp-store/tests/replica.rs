@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::sync::Arc;
 
 use gtp_store::replica::{
     Asked, Deed, Dress, Keep, Node, NodeKind, Patch, Replica, SMALL_MAX, Seen, Surveyed,
@@ -174,6 +175,32 @@ fn an_old_version_is_never_kept_under_its_own_name() {
     for _ in 0..2 {
         keep(&dir.path().join("t/d"), "a", Keep::Name).unwrap();
         assert_eq!(fs::metadata(dir.path().join("t/a")).unwrap().nlink(), 2);
+    }
+}
+
+#[test]
+fn a_link_that_is_put_into_the_path_of_a_judged_place_leads_nowhere() {
+    let (dir, replica) = world();
+    // A path that was judged has no links in it.
+    let base = dir.path().canonicalize().unwrap();
+    let (above, beside) = (base.join("judged"), base.join("elsewhere"));
+    fs::create_dir_all(above.join("place")).unwrap();
+    fs::create_dir_all(beside.join("place")).unwrap();
+    let opened = Arc::new(Replica::at_judged(&above.join("place")).unwrap());
+    let missing = Replica::at_judged(&above.join("place/new/one")).unwrap();
+    fs::rename(&above, base.join("moved")).unwrap();
+    symlink(&beside, &above).unwrap();
+    let too_late = Replica::at_judged(&above.join("place")).unwrap();
+    let keep = Deed::Keep { path: path("a"), to: path("old"), how: Keep::Copy };
+    let replica = replica.keeping_in(opened);
+    replica.apply(&keep).unwrap();
+    let replica = replica.keeping_in(missing);
+    replica.apply(&keep).unwrap();
+    assert!(base.join("moved/place/old").exists() && base.join("moved/place/new/one/old").exists());
+    assert!(replica.keeping_in(too_late).apply(&keep).is_err());
+    assert_eq!(fs::read_dir(beside.join("place")).unwrap().count(), 0, "nothing came through");
+    for bad in ["relative", "/tmp/../etc"] {
+        assert!(Replica::at_judged(Path::new(bad)).is_err(), "{bad}");
     }
 }
 

@@ -17,6 +17,7 @@ use gtp_net::server::{
     Sockets, Terms, Voucher, Writing,
 };
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
+use gtp_store::replica::Replica;
 use gtp_store::{Chosen, SinkOptions};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -45,7 +46,7 @@ pub struct Server {
     changes: Changes,
     confines: Option<Confines>,
     chosen: Option<Arc<Chosen>>,
-    old_versions: Option<PathBuf>,
+    old_versions: Option<Arc<Replica>>,
     data_from: Option<IpAddr>,
 }
 
@@ -129,10 +130,10 @@ impl Server {
         self
     }
 
-    /// Lets clients that may write have old versions of files kept in the directory at this
-    /// absolute path, which may be outside the export and is made if need be.
-    pub fn old_versions(mut self, dir: impl Into<PathBuf>) -> Server {
-        self.old_versions = Some(dir.into());
+    /// Lets clients that may write have old versions of files kept in this directory, which may be
+    /// outside the export and is made if need be. All sessions use this one handle of it.
+    pub fn old_versions(mut self, dir: Replica) -> Server {
+        self.old_versions = Some(Arc::new(dir));
         self
     }
 

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use gtp::replica::Replica;
 use gtp::{
     Alone, Confines, Failure, FailureKind, Fingerprint, Host, Identity, Listen, PathUse, RelPath,
     RunningServer, Server, Voucher,
@@ -404,10 +405,12 @@ async fn open(
 }
 
 /// The directory for a tree's old versions. `root` and `place` are what was found at its path.
+/// It is opened here once, and no link that somebody puts there later leads elsewhere.
 ///
 /// # Errors
-/// [`FailureKind::Usage`] if that directory lies in the tree or contains it.
-fn old_versions(alike: &Alike, root: &Path, place: Option<&Object>) -> Result<PathBuf, Failure> {
+/// [`FailureKind::Usage`] if that directory lies in the tree or contains it, and
+/// [`FailureKind::Destination`] if it cannot be opened.
+fn old_versions(alike: &Alike, root: &Path, place: Option<&Object>) -> Result<Replica, Failure> {
     let Alike { path, name, is_file, old_versions } = alike;
     let at = place.map_or(root.to_owned(), |place| root.join(&place.path));
     let is_dir = paths::is_content(path) || place.is_none_or(|place| place.name.is_empty());
@@ -417,10 +420,13 @@ fn old_versions(alike: &Alike, root: &Path, place: Option<&Object>) -> Result<Pa
         (false, name) => at.join(name),
     };
     let (tree, place) = (real(&tree), real(&tree.join(old_versions)));
-    match place.starts_with(&tree) || tree.starts_with(&place) {
-        true => Err(Failure::new(FailureKind::Usage, BACKUPS_MEET)),
-        false => Ok(place),
+    if place.starts_with(&tree) || tree.starts_with(&place) {
+        return Err(Failure::new(FailureKind::Usage, BACKUPS_MEET));
     }
+    Replica::at_judged(&place).map_err(|error| {
+        let shown = gtp_text::of_text(&place.to_string_lossy());
+        Failure::new(FailureKind::Destination, format!("{shown}: {error}"))
+    })
 }
 
 /// What another far end may write: at the place alone, and beneath it what it was asked for.

@@ -37,6 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bucket, Bytes, Rate, Span};
 use gtp_proto::PathUse;
+use gtp_store::replica::Replica;
 use gtp_store::{Chosen, Export, KnownRoots, SinkOptions};
 use gtp_sys::Clock;
 use rustls::ServerConfig as TlsConfig;
@@ -106,9 +107,9 @@ pub struct ServeConfig {
     pub confines: Option<Confines>,
     /// What the listing of all that is exported has directly beneath it; everything if not said.
     pub chosen: Option<Arc<Chosen>>,
-    /// The absolute path of the directory in which clients may keep old versions of files, outside
-    /// the trees that they change. It need not exist. `None` allows no such directory.
-    pub old_versions: Option<PathBuf>,
+    /// The directory in which clients may keep old versions of files, outside the trees that they
+    /// change. It is opened once for all sessions. `None` allows no such directory.
+    pub old_versions: Option<Arc<Replica>>,
     /// The address that sends the datagrams of clients whose connections arrive from the loopback
     /// because a program on this machine, such as ssh, forwards them.
     pub data_from: Option<IpAddr>,

@@ -50,13 +50,9 @@ enum Parting {
 }
 
 async fn tend(shared: &Arc<Shared>, mut client: Client) -> Result<Parting, Failure> {
-    let place = shared.config.old_versions.as_deref().map(Replica::at).transpose();
-    let opened = place.and_then(|place| {
-        let replica = Replica::beneath(&shared.config.root, client.path.clone())?;
-        Ok(place.into_iter().fold(replica, Replica::keeping_in))
-    });
-    let replica = match opened {
-        Ok(replica) => replica,
+    let place = shared.config.old_versions.iter().cloned();
+    let replica = match Replica::beneath(&shared.config.root, client.path.clone()) {
+        Ok(replica) => place.fold(replica, Replica::keeping_in),
         Err(error) => {
             let failure = Failure::new(FailureKind::Temporary, error.to_string());
             let text = match error.kind() {

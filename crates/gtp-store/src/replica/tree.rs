@@ -5,7 +5,9 @@
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps,
@@ -32,7 +34,7 @@ pub struct Replica {
     /// Its path beneath the holder; `None` is the holder itself.
     pub(super) at: Option<RelPath>,
     /// Where old versions are kept that are to be kept outside the tree.
-    pub(super) place: Option<Box<Replica>>,
+    pub(super) place: Option<Arc<Replica>>,
 }
 
 /// A step that failed.
@@ -82,9 +84,40 @@ impl Replica {
         Replica::beneath(holder, at.map_err(|why| bad(why.to_string()))?)
     }
 
+    /// As [`Replica::at`], but no link in the path is followed, neither now nor later: for a path
+    /// that was judged, and where somebody may put a link meanwhile. What is there of the path is
+    /// opened now, and is the same directory from then on, whatever becomes of its name.
+    ///
+    /// # Errors
+    /// What opening says, and `InvalidInput` for a path that is not absolute, has `..` in it, or
+    /// cannot be made.
+    pub fn at_judged(path: &Path) -> std::io::Result<Replica> {
+        let bad = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
+        let from_root = path.strip_prefix("/").map_err(|why| bad(why.to_string()))?;
+        let mut dir = OwnedFd::from(std::fs::File::open("/")?);
+        let mut rest = from_root.components();
+        while let Some(component) = rest.clone().next() {
+            let Component::Normal(name) = component else {
+                return Err(bad("the path has `..` in it".into()));
+            };
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            match walk::open_bytes(dir.as_fd(), name.as_bytes(), flags) {
+                Ok(next) => dir = next,
+                // Nothing, a file, or a link: what comes from here on is made, or fails there.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => break,
+                Err(error) => return Err(error.into()),
+            }
+            rest.next();
+        }
+        let rest = rest.as_path().to_str().ok_or_else(|| bad("the name is not UTF-8".into()))?;
+        let at = (!rest.is_empty()).then(|| RelPath::new(rest)).transpose();
+        let at = at.map_err(|why| bad(why.to_string()))?;
+        Ok(Replica { holder: walk::dir_for_reading(dir.as_fd(), "")?, at, place: None })
+    }
+
     /// Old versions that are to be kept outside this tree are kept in that one.
-    pub fn keeping_in(self, place: Replica) -> Replica {
-        Replica { place: Some(Box::new(place)), ..self }
+    pub fn keeping_in(self, place: impl Into<Arc<Replica>>) -> Replica {
+        Replica { place: Some(place.into()), ..self }
     }
 
     /// Whether what is made here can be given to any owner.
