@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(say_standing(Some(&path)), "no end seen for 2, no ECN");
         assert_eq!(say_standing(None), "-");
         (path.flows, path.carries) = (4, Some(48_000_000));
-        assert_eq!(say_standing(Some(&path)), "48.0 Mbit/s for 2 as 4 flows, compete");
+        assert_eq!(say_standing(Some(&path)), "48.0 Mbit/s for 2 as 4 flows, compete, no ECN");
         path.state = "unbounded".into();
         assert_eq!(say_standing(Some(&path)), "unbounded");
     }
