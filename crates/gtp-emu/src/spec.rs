@@ -3,6 +3,7 @@
 //! The file is TOML and is read strictly: an unknown key, an unknown link, a bare number or a zero
 //! rate is refused with its line and with what was expected there. `docs/NETWORK.md` describes it.
 
+mod quantity;
 mod raw;
 
 use std::io::Read as _;

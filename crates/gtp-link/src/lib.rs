@@ -29,7 +29,10 @@ pub use loss::Loss;
 pub use network::{LinkId, Network, Outcome, RouteId};
 pub use ring::Ring;
 pub use rng::{Chance, Rng};
-pub use spec::{Burst, Change, Jitter, LinkSpec, LinkState, Order, Policer, Reorder};
+pub use spec::{
+    Burst, CHANGE_LAST, Change, DELAY_MOST, Jitter, LinkSpec, LinkState, Order, Policer,
+    QUEUE_MOST, Reorder,
+};
 pub use stats::{Count, Drops, LinkStats};
 pub use trace::{Trace, TraceError};
 pub use wire::Wire;

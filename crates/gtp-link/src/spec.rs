@@ -8,6 +8,14 @@ use gtp_alloc::{Bytes, Rate, Span};
 use crate::rng::Chance;
 use crate::trace::Trace;
 
+/// The longest delay that a description of a link may state: light takes up to 54 minutes to
+/// Jupiter.
+pub const DELAY_MOST: Span = Span::from_secs(3_600);
+/// The longest queue that a description of a link may state: more than any of today.
+pub const QUEUE_MOST: Bytes = Bytes(1 << 40);
+/// The last time at which a description may have a link change: a year after the start.
+pub const CHANGE_LAST: Span = Span::from_secs(8_760 * 3_600);
+
 /// The parameters of one direction of a link. `Default` is a perfect wire: no limit, no delay, no
 /// loss.
 #[derive(Clone, Debug, PartialEq, Eq)]

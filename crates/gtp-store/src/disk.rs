@@ -5,6 +5,8 @@
 //! valid components; no call follows a symbolic link in any of them. The real one goes on where a
 //! call is refused that data do not need, and says so once.
 
+mod renaming;
+
 use std::cmp::Ordering;
 use std::fs::File;
 use std::io;
@@ -15,11 +17,13 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::fs::{
-    Advice, AtFlags, Dir, FallocateFlags, FileType, FlockOperation, OFlags, RenameFlags, Stat,
-    Timespec, Timestamps, fadvise, fallocate, fchmod, flock, fstat, fsync, ftruncate, futimens,
-    linkat, mkdirat, renameat, renameat_with, statat, syncfs, unlinkat, utimensat,
+    Advice, AtFlags, Dir, FallocateFlags, FileType, FlockOperation, OFlags, Stat, Timespec,
+    Timestamps, fadvise, fallocate, fchmod, flock, fstat, fsync, ftruncate, futimens, mkdirat,
+    renameat, statat, syncfs, unlinkat, utimensat,
 };
 use rustix::io::Errno;
+
+use renaming::rename_otherwise;
 
 use crate::abilities::{Ability, Lacks, is_refusal};
 use crate::destination::UNFINISHED_DIR;
@@ -404,9 +408,7 @@ impl OsDisk {
             Err(error) => Ok(self.lacks.excuse(ability, error)?),
         }
     }
-}
 
-impl OsDisk {
     /// Waits for all of the file system of a directory that may be written and not be opened for
     /// reading.
     fn sync_around(&self, path: &str) -> Result<(), Errno> {
@@ -705,35 +707,6 @@ pub(crate) fn sync_file_system(of: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-/// Renames where the ordinary call is refused, or does not replace: by its newer form, or by a
-/// second link. Nobody sees the name empty unless the file system cannot replace at all.
-fn rename_otherwise(holder: BorrowedFd<'_>, from: &str, to: &str) -> Result<(), Errno> {
-    if renameat_with(holder, from, holder, to, RenameFlags::empty()).is_ok() {
-        return Ok(());
-    }
-    replace_by_link(holder, from, to)
-}
-
-fn replace_by_link(holder: BorrowedFd<'_>, from: &str, to: &str) -> Result<(), Errno> {
-    if let Ok(stat) = statat(holder, to, AtFlags::SYMLINK_NOFOLLOW) {
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(Errno::EXIST);
-        }
-        // Only where the part can get the name: else what was there would be lost.
-        let spare = format!("{from}~");
-        // A process that was killed here has left its own.
-        match unlinkat(holder, &spare, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(error),
-        }
-        linkat(holder, from, holder, &spare, AtFlags::empty())?;
-        unlinkat(holder, &spare, AtFlags::empty())?;
-        unlinkat(holder, to, AtFlags::empty())?;
-    }
-    linkat(holder, from, holder, to, AtFlags::empty())?;
-    unlinkat(holder, from, AtFlags::empty())
-}
-
 /// The bits that this process takes from the mode of everything it makes. Asking for them means
 /// setting them; for that moment all are taken.
 pub(crate) fn umask() -> u32 {
@@ -781,19 +754,6 @@ mod tests {
         let _inherited = held.try_clone().unwrap();
         drop(held);
         assert!(matches!(disk.open("journal").unwrap(), Opened::Ours(_)));
-    }
-
-    #[test]
-    fn a_stale_spare_link_does_not_keep_a_file_from_its_name() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["x.part", "x.part~", "x"] {
-            std::fs::write(dir.path().join(name), name).unwrap();
-        }
-        let holder = File::open(dir.path()).unwrap();
-        let part = "x.part";
-        replace_by_link(holder.as_fd(), part, "x").unwrap();
-        assert_eq!(std::fs::read(dir.path().join("x")).unwrap(), part.as_bytes());
-        assert_eq!(dir.path().read_dir().unwrap().count(), 1);
     }
 
     #[test]

@@ -16,13 +16,13 @@ pub mod operand;
 mod own;
 pub mod paths;
 mod program;
+mod reach;
 mod script;
 mod send;
 mod through;
 mod tunnel;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -36,6 +36,7 @@ use tokio::sync::watch as told;
 use tokio::time::timeout;
 
 pub use far_end::{FarEndArgs, run as run_far_end};
+pub use reach::url;
 
 use crate::args::{HostArgs, TransferArgs};
 use crate::hosts::Mirrors;
@@ -49,6 +50,7 @@ use hello::{Ability, Object, Ready, Request, Want};
 use near::{FarEnd, Way, call};
 use operand::{Login, Operand, Remote};
 use program::Program;
+use reach::{addresses, merged, named};
 
 /// Options of `cp`.
 #[derive(Debug, Args)]
@@ -643,47 +645,6 @@ fn destination(get: Get, to: &Path, several: bool) -> Result<Get, Failure> {
     Ok(get.directories_go_beneath().to(to))
 }
 
-/// The address of an object at a far end.
-pub fn url(login: &Login, ready: &Ready, path: &str, is_dir: bool) -> Result<Url, Failure> {
-    let path = if is_dir { format!("{path}/") } else { path.to_owned() };
-    let named = Url::at(login.host(), ready.port, &path);
-    // An alias of ssh's may be no name that a host has.
-    let named = named.or_else(|_| Url::at("far-end", ready.port, &path));
-    named.map_err(|bad| Failure::new(FailureKind::Other, bad.to_string()))
-}
-
-/// Where the far end is tried: where it says, and what the name stands for that ssh was given. A
-/// far end behind a translator knows only its own side's addresses.
-async fn addresses(login: &Login, ready: &Ready) -> Vec<SocketAddr> {
-    merged(ready, &named(login, ready.port).await)
-}
-
-fn merged(ready: &Ready, named: &[SocketAddr]) -> Vec<SocketAddr> {
-    let said = ready.addresses.iter().map(|ip| SocketAddr::new(*ip, ready.port));
-    let mut all: Vec<SocketAddr> = said.collect();
-    for &address in named {
-        if !all.contains(&address) {
-            all.insert(all.len().min(1), address);
-        }
-    }
-    all
-}
-
-/// What the name stands for that ssh was given, if anybody but ssh knows it.
-async fn named(login: &Login, port: u16) -> Vec<SocketAddr> {
-    let host = login.host();
-    let typed = gtp_sys::address::parse(&format!("{host}:{port}"));
-    let typed = typed.or_else(|| gtp_sys::address::parse(&format!("[{host}]:{port}")));
-    match typed {
-        Some(typed) => vec![typed],
-        None => match timeout(NAME_SPAN, tokio::net::lookup_host((host, port))).await {
-            Ok(Ok(named)) => named.take(hello::ADDRESSES_MAX).collect(),
-            // An alias of ssh's need be no name that anybody else knows.
-            Ok(Err(_)) | Err(_) => Vec::new(),
-        },
-    }
-}
-
 /// Checks that a far end offers what was asked for. Returns what is missing: of several paths,
 /// those at which the far end has found nothing that may be read.
 fn check_complete(
@@ -745,9 +706,6 @@ fn with_advice(failure: Failure) -> Failure {
 
 /// Bytes that wait on their way to the link without TLS.
 const PIPE_BYTES: usize = 64 << 10;
-
-/// Time to find out what a name stands for.
-const NAME_SPAN: Duration = Duration::from_secs(2);
 
 /// Time for what the far end has said before it went.
 const LAST_WORDS_SPAN: Duration = Duration::from_secs(1);

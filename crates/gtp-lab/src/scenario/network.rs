@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{
-    Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Policer, Reorder, Trace,
+    Burst, CHANGE_LAST, Chance, Change, Jitter, LinkSpec, LinkState, Order, Policer, Reorder, Trace,
 };
 
 use super::drawn::{Drawn, Lots};
@@ -365,6 +365,3 @@ fn link_change(mut table: Table<'_>) -> Read<(Span, Change)> {
     table.finish()?;
     Ok((at, change))
 }
-
-/// The last change of a link, as in the network file: a year after the start.
-const CHANGE_LAST: Span = Span::from_secs(8_760 * 3_600);

@@ -7,6 +7,7 @@
 use std::ops::RangeInclusive;
 
 use gtp_alloc::{Bytes, Span};
+use gtp_link::{DELAY_MOST, QUEUE_MOST};
 
 use super::tree::{Complaint, Entry, Node, Place, Truth, Value};
 use super::units::{Quantity, QueueSize};
@@ -155,7 +156,7 @@ impl<'a> Table<'a> {
     /// # Errors
     /// If it is something else, or more than anything holds.
     pub fn room(&mut self, key: &'static str) -> Read<Option<Bytes>> {
-        self.within(key, Bytes::ZERO..=ROOM_MOST, "a size of at most 1TiB")
+        self.within(key, Bytes::ZERO..=QUEUE_MOST, "a size of at most 1TiB")
     }
 
     /// A size, or the time that it takes at a link's rate; a queue's, or a bucket's.
@@ -166,7 +167,7 @@ impl<'a> Table<'a> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let size = quantity(node, key)?;
         let fits = match size {
-            QueueSize::Bytes(bytes) => bytes <= ROOM_MOST,
+            QueueSize::Bytes(bytes) => bytes <= QUEUE_MOST,
             QueueSize::Span(span) => span <= DELAY_MOST,
         };
         if fits {
@@ -332,10 +333,6 @@ fn text(node: &Node, key: &str, expected: &str) -> Read<At<String>> {
 const INTERVAL_LEAST: Span = Span::from_micros(100);
 /// A longer one controls nothing.
 const INTERVAL_MOST: Span = Span::from_secs(60);
-/// The way to Jupiter and its queue.
-const DELAY_MOST: Span = Span::from_secs(3_600);
-/// More than any queue or buffer of today holds; what a link without a rate holds has no bound.
-const ROOM_MOST: Bytes = Bytes(1 << 40);
 /// The longest run.
 pub const DURATION_MOST: Span = Span::from_secs(24 * 3_600);
 /// Times within a run.

@@ -6,6 +6,8 @@
 //! the client may have too, at most 1 MiB of nodes are held back. What a survey keeps is the names
 //! in the directory that it reads, and a number for each file with several names.
 
+mod packing;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use gtp_store::RelPath;
 use gtp_store::replica::{
     Asked, DirSum, LeftOut, Node, Patch, Replica, SUMMED_MAX, Summing, Surveyed, piece_sums,
 };
+use packing::Packing;
 use rustix::io::Errno;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinError;
@@ -594,37 +597,6 @@ fn fault_of(left_out: &LeftOut) -> Message {
     let text = PeerText::new(left_out.why.clone());
     Message::Fault(Fault { reason, text, path: Some(path) })
 }
-
-/// How pages are sent.
-#[derive(Clone, Copy)]
-enum Packing {
-    Plain,
-    /// Deflated, to a client that understands it.
-    Packed,
-}
-
-impl Packing {
-    /// Bytes of a page, unless it has one node only. What is packed together becomes shorter.
-    fn page_bytes(self) -> usize {
-        match self {
-            Packing::Plain => PAGE_BYTES,
-            Packing::Packed => 2 * PAGE_BYTES,
-        }
-    }
-
-    fn page_nodes(self) -> usize {
-        match self {
-            Packing::Plain => PAGE_NODES,
-            Packing::Packed => 2 * PAGE_NODES,
-        }
-    }
-}
-
-/// Nodes of a page that is sent, so that a client that does not read costs little.
-const PAGE_NODES: usize = 512;
-
-/// Bytes of a page that is sent, unless it has one node only.
-const PAGE_BYTES: usize = 64 << 10;
 
 /// Bytes of a directory that is alike, at most, beside numbers and owners.
 const ALIKE_BYTES: usize = 32;
