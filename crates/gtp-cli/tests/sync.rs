@@ -10,7 +10,8 @@ use std::process::{Command, Output, Stdio};
 
 use common::sshd::Sshd;
 use common::trees::{
-    attribute, differences, ended, interrupted, lines, plant, said, summary, write,
+    are_kept, attribute, differences, ended, interrupted, lines, outdate, plant, said, summary,
+    write,
 };
 use common::{World, bytes, events, wait_for, writable};
 
@@ -456,23 +457,11 @@ fn a_backup_directory_outside_the_destination_takes_what_would_be_lost_on_any_fi
     for (dir, at) in [("../old/1", world.path("old/1")), (outside, elsewhere.clone())] {
         plant(&tree);
         sync(&world, 0, &["-aHX", "--delete", "--force", "tree/", "there"]);
-        attribute(&there.join("d/x"), "of the old version");
-        std::fs::set_permissions(there.join("d/x"), PermissionsExt::from_mode(0o604)).unwrap();
-        let old = there.join("d/x").metadata().unwrap();
-        write(&tree.join("d/x"), b"new");
-        std::fs::remove_file(tree.join("a")).unwrap();
-        std::fs::remove_file(tree.join("d/link")).unwrap();
-        symlink("elsewhere", tree.join("d/link")).unwrap();
+        let modified = outdate(&tree, &there);
         let words = ["-aHX", "--delete", "--backup-dir", dir, "tree/", "there"];
         sync(&world, 0, &words);
         assert_eq!(differences(&tree, &there), "", "{dir}");
-        let kept = at.join("d/x").metadata().unwrap();
-        assert_eq!(std::fs::read(at.join("d/x")).unwrap(), bytes(300, 2), "{dir}");
-        assert_eq!(kept.mode() & 0o7777, 0o604, "{dir}");
-        assert_eq!(kept.modified().unwrap(), old.modified().unwrap(), "{dir}");
-        assert_eq!(std::fs::read(at.join("a")).unwrap(), b"a", "{dir}");
-        let link = std::fs::read_link(at.join("d/link")).unwrap();
-        assert_eq!(link, Path::new("../../outside"), "{dir}");
+        are_kept(&at, modified);
         let again = sync(&world, 0, &words);
         assert!(said(&again).contains("nothing to do"), "{dir}: {}", said(&again));
         std::fs::remove_dir_all(&tree).unwrap();

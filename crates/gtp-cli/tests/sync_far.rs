@@ -10,7 +10,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::{Output, Stdio};
 
 use common::sshd::Sshd;
-use common::trees::{attribute, differences, ended, interrupted, plant, said, summary, write};
+use common::trees::{
+    are_kept, attribute, differences, ended, interrupted, outdate, plant, said, summary, write,
+};
 use common::{bytes, events, wait_for, writable};
 
 impl Sshd {
@@ -185,23 +187,11 @@ fn backups_go_outside_the_destination_at_a_login_and_never_at_a_server() {
     for (from, to, dir, there, at) in &places {
         plant(&tree);
         far.expect(0, &["-aHX", from, to]);
-        attribute(&there.join("d/x"), "of the old version");
-        std::fs::set_permissions(there.join("d/x"), PermissionsExt::from_mode(0o604)).unwrap();
-        let old = there.join("d/x").metadata().unwrap();
-        write(&tree.join("d/x"), b"new");
-        std::fs::remove_file(tree.join("a")).unwrap();
-        std::fs::remove_file(tree.join("d/link")).unwrap();
-        symlink("elsewhere", tree.join("d/link")).unwrap();
+        let modified = outdate(&tree, there);
         let words = ["-aHX", "--delete", "--backup-dir", dir, from, to];
         far.expect(0, &words);
         assert_eq!(differences(&tree, there), "", "{dir}");
-        let kept = at.join("d/x").metadata().unwrap();
-        assert_eq!(std::fs::read(at.join("d/x")).unwrap(), bytes(300, 2), "{dir}");
-        assert_eq!(kept.mode() & 0o7777, 0o604, "{dir}");
-        assert_eq!(kept.modified().unwrap(), old.modified().unwrap(), "{dir}");
-        assert_eq!(std::fs::read(at.join("a")).unwrap(), b"a", "{dir}");
-        let link = std::fs::read_link(at.join("d/link")).unwrap();
-        assert_eq!(link, std::path::Path::new("../../outside"), "{dir}");
+        are_kept(at, modified);
         let again = far.expect(0, &words);
         assert!(said(&again).contains("nothing to do"), "{dir}: {}", said(&again));
         std::fs::remove_dir_all(&tree).unwrap();

@@ -2,9 +2,11 @@
 //!
 //! Beside them, what tests of `gtp sync` say of its commands.
 
+use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -75,4 +77,27 @@ pub fn interrupted(mut child: std::process::Child) {
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// After `tree` was copied to `there`: changes both, so that the next copy with `--delete` replaces
+/// a file and a link and removes a name. Returns when the file was modified that is replaced.
+pub fn outdate(tree: &Path, there: &Path) -> SystemTime {
+    attribute(&there.join("d/x"), "of the old version");
+    fs::set_permissions(there.join("d/x"), PermissionsExt::from_mode(0o604)).unwrap();
+    let modified = there.join("d/x").metadata().unwrap().modified().unwrap();
+    write(&tree.join("d/x"), b"new");
+    fs::remove_file(tree.join("a")).unwrap();
+    fs::remove_file(tree.join("d/link")).unwrap();
+    symlink("elsewhere", tree.join("d/link")).unwrap();
+    modified
+}
+
+/// What a copy after [`outdate`] replaces or removes must be in the directory of backups `at`.
+pub fn are_kept(at: &Path, modified: SystemTime) {
+    let kept = at.join("d/x").metadata().unwrap();
+    assert_eq!(fs::read(at.join("d/x")).unwrap(), bytes(300, 2), "{at:?}");
+    assert_eq!(kept.permissions().mode() & 0o7777, 0o604, "{at:?}");
+    assert_eq!(kept.modified().unwrap(), modified, "{at:?}");
+    assert_eq!(fs::read(at.join("a")).unwrap(), b"a", "{at:?}");
+    assert_eq!(fs::read_link(at.join("d/link")).unwrap(), Path::new("../../outside"), "{at:?}");
 }

@@ -258,20 +258,8 @@ mod tests {
     fn receipt(path: &PathBound, pn: u64, delay: Span) -> Sample {
         let sent_in = Span::from_millis(5);
         let sent = path.bound().bytes_in(sent_in).max(Bytes(1_500));
-        let (arrived, arrived_in, end_pn) = (sent, sent_in, pn + 1 + sent.0 / 1_500);
-        let peak = delay;
-        let first_pn = pn;
-        Sample {
-            sent,
-            sent_in,
-            arrived,
-            arrived_in,
-            delay,
-            peak,
-            first_pn,
-            end_pn,
-            ..Sample::default()
-        }
+        let whole = Sample::whole(sent, sent_in, pn..pn + 1 + sent.0 / 1_500);
+        Sample { delay, peak: delay, ..whole }
     }
 
     #[test]

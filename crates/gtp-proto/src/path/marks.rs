@@ -126,21 +126,9 @@ mod tests {
             self.pn += (sent.0 / 1_500).max(1);
             let lost = lost.min(self.pn - first_pn);
             let arrived = Bytes(sent.0 - sent.0 * lost / (self.pn - first_pn));
-            let (arrived_in, end_pn, receipts) = (sent_in, self.pn, Receipts::one(lost));
-            let peak = delay;
-            let sample = Sample {
-                sent,
-                sent_in,
-                arrived,
-                arrived_in,
-                delay,
-                peak,
-                first_pn,
-                end_pn,
-                lost,
-                marked,
-                receipts,
-            };
+            let (whole, receipts) =
+                (Sample::whole(sent, sent_in, first_pn..self.pn), Receipts::one(lost));
+            let sample = Sample { arrived, delay, peak: delay, lost, marked, receipts, ..whole };
             self.now += sent_in;
             let given = self.given();
             self.path.note_proven(self.now, &sample, &given);

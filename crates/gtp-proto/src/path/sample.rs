@@ -92,6 +92,16 @@ impl Sample {
         self.arrived.per(self.arrived_in.max(self.sent_in))
     }
 
+    /// Packets with these numbers, all of which arrived as they left, without a queue.
+    #[cfg(test)]
+    pub fn whole(sent: Bytes, sent_in: Span, pns: core::ops::Range<u64>) -> Sample {
+        let (arrived, arrived_in) = (sent, sent_in);
+        let (first_pn, end_pn) = (pns.start, pns.end);
+        let receipts = Receipts::one(0);
+        let no_queue = Sample::default();
+        Sample { sent, sent_in, arrived, arrived_in, first_pn, end_pn, receipts, ..no_queue }
+    }
+
     /// How many packets it is about, lost ones among them.
     pub fn packets(&self) -> u64 {
         self.end_pn.saturating_sub(self.first_pn).max(self.lost).max(1)

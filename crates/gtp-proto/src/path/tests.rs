@@ -96,19 +96,7 @@ fn the_ramp_rises_however_short_the_receipts_are() {
         while path.ramp(now, NEAR.rtt) < first.scale(100.0) {
             let sent = path.ramp(now, NEAR.rtt).bytes_in(span);
             now += span;
-            let sample = Sample {
-                sent,
-                sent_in: span,
-                arrived: sent,
-                arrived_in: span,
-                delay: Span::ZERO,
-                peak: Span::ZERO,
-                first_pn: pn,
-                end_pn: pn + 10,
-                lost: 0,
-                marked: 0,
-                receipts: Receipts::one(0),
-            };
+            let sample = Sample::whole(sent, span, pn..pn + 10);
             pn += 10;
             path.note_proven(now, &sample, &NEAR);
             assert!(now < Time::ZERO + Span::from_millis(50), "{span:?}");
