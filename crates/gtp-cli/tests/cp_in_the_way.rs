@@ -275,7 +275,7 @@ fn a_target_that_is_no_file_and_no_directory_is_refused_by_its_own_path_and_stay
         ("far:pipe", "far: pipe: is a device, pipe or socket, and no destination"),
         ("far:pipe/x", "far: pipe/x: what should hold it is not a directory"),
         ("far:file/x", "far: file/x: what should hold it is not a directory"),
-        ("far:file/", "far: file/: is not a directory, as the slash at its end says"),
+        ("far:file/", "far: file/: is not a directory, although its path ends in a slash"),
     ] {
         let refused = expect(4, sshd.gtp("cp", &["f", to]));
         assert!(said(&refused).contains(why), "{to}: {}", said(&refused));

@@ -162,7 +162,7 @@ fn check_kind(path: &str, real: &Path) -> Result<(), Failure> {
     let (kind, why) = if !about.is_dir() && !about.is_file() {
         (FailureKind::Other, "is neither a regular file nor a directory")
     } else if is_content(path) && !about.is_dir() {
-        (FailureKind::Missing, "is not a directory, as the slash at its end says")
+        (FailureKind::Missing, "is not a directory, although its path ends in a slash")
     } else {
         return Ok(());
     };
@@ -183,7 +183,9 @@ pub fn check_target(home: &Path, path: &str) -> Result<(), Failure> {
     match std::fs::metadata(&full) {
         Ok(there) if there.is_dir() => Ok(()),
         Ok(there) if !there.is_file() => refused("is a device, pipe or socket, and no destination"),
-        Ok(_) if is_content(path) => refused("is not a directory, as the slash at its end says"),
+        Ok(_) if is_content(path) => {
+            refused("is not a directory, although its path ends in a slash")
+        }
         Ok(_) => Ok(()),
         Err(_) if above.is_some_and(|above| !above.is_dir()) => {
             refused("what should hold it is not a directory")
@@ -221,7 +223,9 @@ pub fn to_make_alike(home: &Path, path: &str) -> Result<Found, Failure> {
             let name = full.file_name().map(OsStr::to_owned);
             let holder = full.parent().unwrap_or(&full).canonicalize().map_err(|error| {
                 let text = match error.kind() {
-                    ErrorKind::NotFound => "the directory that should hold it is not there".into(),
+                    ErrorKind::NotFound => {
+                        "the directory that should hold it is not there: make it first".into()
+                    }
                     _ => error.to_string(),
                 };
                 Failure::new(FailureKind::Destination, text).about(gtp_text::of_text(path))
@@ -449,7 +453,7 @@ mod tests {
             ("to pipe", "is a device, pipe or socket"),
             ("pipe/x", "what should hold it is not a directory"),
             ("data/f/x", "what should hold it is not a directory"),
-            ("data/f/", "is not a directory, as the slash at its end says"),
+            ("data/f/", "is not a directory, although its path ends in a slash"),
         ] {
             let refused = check_target(&home, path).unwrap_err();
             assert_eq!(refused.kind, FailureKind::Destination, "{path}");

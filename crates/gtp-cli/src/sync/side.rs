@@ -156,7 +156,9 @@ impl Here {
         let holder = path.parent().filter(|holder| !holder.as_os_str().is_empty());
         let holder = holder.unwrap_or(Path::new("."));
         if !holder.is_dir() {
-            return Err(failed("the directory that should hold it is not there".into()));
+            return Err(failed(
+                "the directory that should hold it is not there: make it first".into(),
+            ));
         }
         Ok((Here::destination(holder, None)?, name))
     }

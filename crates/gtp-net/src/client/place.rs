@@ -145,7 +145,7 @@ fn on_disk(
         return Err(Failure::new(FailureKind::Usage, "the destination is empty"));
     }
     if manifest.root_kind == RootKind::File && url.names_directory() && !url.path().is_empty() {
-        let text = format!("{url}: is not a directory, as the slash at its end says");
+        let text = format!("{url}: is not a directory, although its path ends in a slash");
         return Err(Failure::new(FailureKind::Missing, text));
     }
     if let Some(strange) = naming.strange(manifest) {
@@ -258,7 +258,9 @@ fn make(path: &Path, mode: u32) -> Result<(), Failure> {
     let made = std::fs::DirBuilder::new().mode(mode).create(path);
     made.map_err(|error| {
         let text = match error.kind() {
-            std::io::ErrorKind::NotFound => "the directory that should hold it is not there".into(),
+            std::io::ErrorKind::NotFound => {
+                "the directory that should hold it is not there: make it first".into()
+            }
             _ => error.to_string(),
         };
         Failure::new(FailureKind::Destination, format!("{}: {text}", shown(path)))

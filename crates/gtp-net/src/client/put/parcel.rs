@@ -120,7 +120,7 @@ fn open_path(path: &Path, skipped: &mut Vec<Failure>) -> Result<Item, Failure> {
     let end = End::of(path);
     let shown = || gtp_store::escaped(&path.to_string_lossy());
     if end == End::Slash && std::fs::metadata(path).is_err_and(|e| is_no_directory(&e)) {
-        let text = format!("{}: is not a directory, as the slash at its end says", shown());
+        let text = format!("{}: is not a directory, although its path ends in a slash", shown());
         return Err(Failure::new(FailureKind::Missing, text));
     }
     let scanned = Export::open(path)?.scan(None)?;
