@@ -381,7 +381,7 @@ impl Daemon {
         let ready: Vec<ClientId> =
             self.callers.iter().filter(|(_, caller)| caller.ready).map(|(id, _)| *id).collect();
         for id in ready {
-            if self.callers.get_mut(&id).is_some_and(Caller::is_over) {
+            if self.callers.get(&id).is_some_and(Caller::is_over) {
                 continue;
             }
             for _ in 0..MESSAGES {
@@ -395,7 +395,7 @@ impl Daemon {
             let late = |since: Time| now.since(since) > ASKING_MOST;
             let slow = caller.state == State::Asking && late(caller.came)
                 || caller.list.as_ref().is_some_and(|list| late(list.began));
-            caller.state == State::Over || slow
+            caller.is_over() || slow
         };
         let gone: Vec<ClientId> =
             self.callers.iter().filter(|(_, caller)| over(caller)).map(|(id, _)| *id).collect();

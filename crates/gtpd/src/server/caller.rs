@@ -42,11 +42,8 @@ pub(super) enum State {
 impl Caller {
     /// Whether nothing of it need be heard any more. A process that has ended may have left more
     /// bells than are taken in a turn, and it is not to be listed until all of them are.
-    pub(super) fn is_over(&mut self) -> bool {
-        if self.ended && self.state == State::Attached {
-            self.state = State::Over;
-        }
-        self.state == State::Over
+    pub(super) fn is_over(&self) -> bool {
+        self.state == State::Over || self.ended && self.state == State::Attached
     }
 
     /// Sends of its list what the other end takes, `most` packets at most; says how many.
