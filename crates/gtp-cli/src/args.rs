@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use gtp::{Fingerprint, PathUse, Rate, Url, Value};
+use gtp::{Exports, Fingerprint, PathUse, Rate, Url, Value};
 
 use crate::bench::BenchArgs;
 use crate::candidates::CandidatesArgs;
@@ -309,9 +309,13 @@ impl PathArgs {
 /// Options of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// The directory, or the file, to export
+    /// The directory, or the file, to export; without it, the exports that the configuration file
+    /// names ([export.NAME])
     #[arg(value_hint = ValueHint::AnyPath)]
-    pub dir: PathBuf,
+    pub dir: Option<PathBuf>,
+    /// What the configuration file names.
+    #[arg(skip)]
+    pub exports: Option<Exports>,
     /// Where to listen, TCP and UDP; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4810", env = "GTP_LISTEN")]
     pub listen: String,
@@ -538,6 +542,7 @@ pub fn parse() -> Result<Verb, ExitCode> {
     let command = file.as_defaults(Cli::command());
     let matches = command.clone().try_get_matches_from(given()).map_err(refused)?;
     let mut verb = Cli::from_arg_matches(&matches).map_err(refused)?.verb;
+    with_exports(&mut verb, &file);
     if let Some((name, given)) = matches.subcommand() {
         let passed_over = command.find_subcommand(name).map(|verb| file.passed_over(verb, given));
         for sentence in passed_over.into_iter().flatten() {
@@ -549,6 +554,13 @@ pub fn parse() -> Result<Verb, ExitCode> {
         })?;
     }
     Ok(with_end_of_options(verb))
+}
+
+/// Tells a server of the exports that the file names.
+fn with_exports(verb: &mut Verb, file: &config::File) {
+    if let Verb::Serve(args) = verb {
+        args.exports.clone_from(&file.exports);
+    }
 }
 
 /// Shows what the parser says in place of a command; returns the exit code.
@@ -600,8 +612,9 @@ pub fn parse_again() -> Result<(Verb, Vec<String>), String> {
         let verb = command.find_subcommand(name)?;
         Some(file.overridden(verb, given))
     });
-    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.to_string())?;
-    Ok((cli.verb, overridden.unwrap_or_default()))
+    let mut verb = Cli::from_arg_matches(&matches).map_err(|error| error.to_string())?.verb;
+    with_exports(&mut verb, &file);
+    Ok((verb, overridden.unwrap_or_default()))
 }
 
 /// Shows what was asked for: help, or the version.

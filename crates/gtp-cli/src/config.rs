@@ -5,7 +5,7 @@
 //! default, in every verb that has the option and takes the value: a control law of transfers is
 //! none of streams, and `gtp stream` then says what it uses instead. A key that no verb knows, or a
 //! value that none takes, is refused with its line: a misspelt limit must not be a limit ignored.
-//! The one table is `host`, whose meaning is not known here.
+//! The tables are `host`, `export` and `group`, whose meanings are not known here.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -15,9 +15,11 @@ use std::sync::LazyLock;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use gtp::Exports;
 
 use crate::args::TransferArgs;
 use crate::cp::WayArgs;
+use crate::exports;
 use crate::hosts::Hosts;
 use crate::sync::SyncArgs;
 
@@ -28,6 +30,8 @@ pub struct File {
     pub path: Option<PathBuf>,
     /// The hosts that it names.
     pub hosts: Hosts,
+    /// What a server of this user exports, if it names exports.
+    pub exports: Option<Exports>,
     values: BTreeMap<String, String>,
 }
 
@@ -161,7 +165,11 @@ fn parse(text: &str) -> Result<File, String> {
     })?;
     let hosts = table.remove(HOSTS).map(|hosts| Hosts::of(&hosts)).transpose();
     let hosts = hosts.map_err(|bad| {
-        let line = line_in_host(text, &bad.name, &bad.key);
+        let line = line_in_table(text, HOSTS, (&bad.name, &bad.key));
+        format!(", line {line}: {bad}")
+    })?;
+    let exports = exports::take(&mut table).map_err(|bad| {
+        let line = line_in_table(text, bad.table, (&bad.name, &bad.key));
         format!(", line {line}: {bad}")
     })?;
     let known = options();
@@ -180,7 +188,7 @@ fn parse(text: &str) -> Result<File, String> {
         }
         values.insert(name, value);
     }
-    Ok(File { path: None, hosts: hosts.unwrap_or_default(), values })
+    Ok(File { path: None, hosts: hosts.unwrap_or_default(), exports, values })
 }
 
 /// The table of hosts.
@@ -190,8 +198,8 @@ const HOSTS: &str = "host";
 fn unknown(key: &str, name: &str, value: &toml::Value) -> String {
     if matches!(value, toml::Value::Table(_)) {
         return format!(
-            "settings stand alone, not in a table [{key}]: remove that line (only hosts have \
-             tables, [host.NAME])"
+            "settings stand alone, not in a table [{key}]: remove that line (only hosts, exports \
+             and groups have tables: [host.NAME], [export.NAME], [group.NAME])"
         );
     }
     if !allowed(name) {
@@ -270,12 +278,20 @@ fn line_of_key(text: &str, key: &str) -> usize {
     1 + text.lines().position(names).unwrap_or(0)
 }
 
-/// The line of a key in the table of a host, or of the table.
-fn line_in_host(text: &str, name: &str, key: &str) -> usize {
+/// The line of a key in a table such as that of a host, or of the table.
+fn line_in_table(text: &str, table: &str, (name, key): (&str, &str)) -> usize {
     let bare = |line: &str| line.replace([' ', '\t', '"', '\''], "");
-    let begins = |line: &str| bare(line).starts_with(&format!("[host.{name}]").replace(' ', ""));
+    let begins = |line: &str| {
+        bare(line).starts_with(
+            &match name {
+                "" => format!("[{table}."),
+                name => format!("[{table}.{name}]"),
+            }
+            .replace(' ', ""),
+        )
+    };
     let at = text.lines().position(begins);
-    let head = at.unwrap_or_else(|| line_of_key(text, HOSTS).saturating_sub(1));
+    let head = at.unwrap_or_else(|| line_of_key(text, table).saturating_sub(1));
     let rest: Vec<&str> = text.lines().skip(head).collect();
     let names = |line: &&str| bare(line).split('=').next() == Some(key);
     let below = rest.iter().position(names).filter(|_| !key.is_empty());

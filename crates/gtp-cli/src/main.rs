@@ -14,6 +14,7 @@ mod cp;
 mod daemon;
 mod demo;
 mod doctor;
+mod exports;
 mod hosts;
 mod keys;
 mod lines;

@@ -419,7 +419,8 @@ fn the_settings_file_that_is_packaged_is_one_that_a_server_takes() {
     let set: Vec<String> = packaged
         .lines()
         .filter_map(|line| line.strip_prefix("# "))
-        .filter(|line| line.contains(" = ") && !line.starts_with("listen"))
+        .filter(|line| line.contains(" = ") || line.starts_with('['))
+        .filter(|line| !line.starts_with("listen"))
         .map(|line| line.replace("/var/log/gtp/", ""))
         .collect();
     assert!(set.len() >= 3, "{set:?}");

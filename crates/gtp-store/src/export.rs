@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -194,6 +194,11 @@ impl Export {
     }
 
     /// The directory beneath which all is offered, or the one that holds the file.
+    pub fn holder(&self) -> BorrowedFd<'_> {
+        self.base.as_fd()
+    }
+
+    /// The same, owned.
     pub(crate) fn base(&self) -> &OwnedFd {
         &self.base
     }

@@ -68,16 +68,17 @@ pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy, PathUse, W
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
 pub use gtp_net::messages::Reason;
 pub use gtp_net::server::{
-    Asked, Asker, Change, Confines, Limits, Moved, Pulse, Request, Room, Running, ServerEvent,
-    SessionId, Sessions, Sockets, Visit, Voucher, Whose, WhyRefused, questions,
+    Asked, Asker, BadExports, Change, Confines, EXPORTS_MOST, ExportRule, Exports, GROUPS_MOST,
+    GroupRule, KEYS_OF_GROUP_MOST, Limits, Moved, Pulse, Request, Room, Running, ServerEvent,
+    SessionId, Sessions, Sockets, Visibility, Visit, Voucher, Who, Whose, WhyRefused, questions,
 };
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,
     StreamReader, StreamWriter, WINDOW as STREAM_WINDOW, frame_most,
 };
 pub use gtp_net::trust::{
-    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, Edit, KNOWN_HOSTS_FILE, KeyLine, KeyListFile,
-    TrustError,
+    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, Below, Edit, Grants, KNOWN_HOSTS_FILE, KeyLine,
+    KeyListFile, PLACES_MOST, TrustError, is_name,
 };
 pub use gtp_store::replica;
 pub use gtp_store::{

@@ -13,8 +13,8 @@ use gtp_net::flows::{Alone, Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
 use gtp_net::server::Server as Listening;
 use gtp_net::server::{
-    Admission, Changes, Confines, EVENTS, Limits, Pulse, ServeConfig, ServerEvent, Sessions,
-    Sockets, Terms, Voucher, Writing,
+    Admission, BadExports, Changes, Confines, EVENTS, Exports, Limits, Offer, Offers, Pulse,
+    ServeConfig, ServerEvent, Sessions, Sockets, Terms, Voucher, Writing,
 };
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 use gtp_store::replica::Replica;
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 use crate::host::Host;
 
-/// Describes a server that exports one directory, or one file.
+/// Describes a server that exports one directory or file, or several under their names.
 ///
 /// Sessions hold blocks of 256 KiB. glibc's `malloc` may keep much of what they free, so a program
 /// that serves for long should have it give large pieces back: `MALLOC_MMAP_THRESHOLD_=131072` in
@@ -32,7 +32,7 @@ use crate::host::Host;
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `start`"]
 pub struct Server {
-    root: PathBuf,
+    offer: Offer,
     called: String,
     listen: String,
     strangers: Strangers,
@@ -53,8 +53,18 @@ pub struct Server {
 impl Server {
     /// Exports this directory or file, to those on the list of authorized keys.
     pub fn export(root: impl Into<PathBuf>) -> Server {
+        Server::of(Offer::One(root.into()))
+    }
+
+    /// Exports several directories or files. Paths begin with the name of one; what a client may do
+    /// there is at most what the list of authorized keys lets its key do at all.
+    pub fn exports(exports: Exports) -> Server {
+        Server::of(Offer::Several(exports))
+    }
+
+    fn of(offer: Offer) -> Server {
         Server {
-            root: root.into(),
+            offer,
             called: ServeConfig::CALLED.to_owned(),
             listen: DEFAULT_LISTEN.into(),
             strangers: Strangers::Refused,
@@ -228,7 +238,7 @@ impl Server {
             },
         };
         let config = ServeConfig {
-            root: self.root,
+            offer: self.offer,
             called: self.called,
             listen,
             admission,
@@ -271,6 +281,7 @@ pub struct RunningServer {
     reload: Arc<Notify>,
     drain: Arc<Notify>,
     terms: Arc<watch::Sender<Terms>>,
+    offers: Offers,
     pulse: Pulse,
     sessions: Sessions,
     voucher: Voucher,
@@ -283,7 +294,7 @@ impl RunningServer {
     fn run(server: Listening, events: mpsc::Receiver<ServerEvent>) -> RunningServer {
         let (address, fingerprint) = (server.address(), server.fingerprint());
         let (reload, drain, terms) = (server.reload(), server.drain(), server.terms());
-        let (pulse, sessions) = (server.pulse(), server.sessions());
+        let (pulse, sessions, offers) = (server.pulse(), server.sessions(), server.offers());
         let voucher = server.voucher();
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = watch::channel(false);
@@ -298,6 +309,7 @@ impl RunningServer {
             reload,
             drain,
             terms,
+            offers,
             pulse,
             sessions,
             voucher,
@@ -311,6 +323,16 @@ impl RunningServer {
     /// write, the limit of a session's rate, and the control laws that they may ask for.
     pub fn change_terms(&self, to: Server) {
         self.terms.send_replace(to.terms());
+    }
+
+    /// Puts other exports in place of those of a server that has several. Sessions that use an
+    /// export which stays go on, and the others end with the next [`RunningServer::reload`]. A
+    /// server with one export alone keeps that.
+    ///
+    /// # Errors
+    /// [`BadExports`]; the exports then stay as they were.
+    pub fn change_exports(&self, exports: Exports) -> Result<(), BadExports> {
+        self.offers.change(exports).map(|_| ())
     }
 
     /// Takes no more clients. The server ends when the last one is gone.
@@ -356,9 +378,13 @@ impl RunningServer {
 
     /// Has the list of keys read now. Sessions of keys that are not on it any more end, and all
     /// others go on; [`ServerEvent::KeysRead`] or [`ServerEvent::KeysUnreadable`] says how it went.
-    /// The server looks at the list for each client and twice a second anyway.
+    /// The server looks at the list for each client and twice a second anyway. What is at the
+    /// exports' paths now is taken for what is meant, unless a file system was mounted there and is
+    /// not now.
     pub fn reload(&self) {
         self.reload.notify_one();
+        let offers = self.offers.clone();
+        std::thread::spawn(move || offers.look_anew());
     }
 
     /// Tells clients that it stops, keeps what they sent, and waits for that, 5 s at most.

@@ -19,7 +19,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gtp::{
-    AUTHORIZED_KEYS_FILE, Alone, Asked, Failure, Host, RunningServer, Server, ServerEvent, Sockets,
+    AUTHORIZED_KEYS_FILE, Alone, Asked, ExportRule, Failure, FailureKind, Host, RunningServer,
+    Server, ServerEvent, Sockets, Who,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -72,6 +73,7 @@ struct Service {
 
 impl Service {
     async fn start(args: ServeArgs, sockets: Option<Sockets>) -> Result<Service, Failure> {
+        let description = server(&args)?;
         let audit = args.audit.as_deref().map(Audit::open).transpose()?;
         let engines = match (&sockets, args.engines) {
             (None, engines) => engines.unwrap_or_else(gtp::default_engines),
@@ -83,8 +85,8 @@ impl Service {
         };
         let host = super::host(&args.host).engines(engines).start()?;
         let running = match sockets {
-            None => server(&args).start(&host).await?,
-            Some(sockets) => server(&args).start_on(&host, sockets).await?,
+            None => description.start(&host).await?,
+            Some(sockets) => description.start_on(&host, sockets).await?,
         };
         if args.path.no_path_bound {
             let words = "clients may ask for transfers without a path bound; other traffic may get \
@@ -221,8 +223,20 @@ async fn overdue(at: &mut Option<Pin<Box<Sleep>>>) {
 }
 
 /// The server that the options describe.
-fn server(args: &ServeArgs) -> Server {
-    let mut server = Server::export(&args.dir).listen(&args.listen);
+///
+/// # Errors
+/// [`FailureKind::Usage`] if they name nothing to export.
+fn server(args: &ServeArgs) -> Result<Server, Failure> {
+    let offered = match (&args.dir, &args.exports) {
+        (Some(dir), _) => Server::export(dir),
+        (None, Some(exports)) => Server::exports(exports.clone()),
+        (None, None) => {
+            let text = "say what to export: a directory (gtp serve DIR), or [export.NAME] tables \
+                        in the configuration file (`gtp config` says which file that is)";
+            return Err(Failure::new(FailureKind::Usage, text));
+        }
+    };
+    let mut server = offered.listen(&args.listen);
     if args.public {
         server = server.public();
     }
@@ -247,7 +261,40 @@ fn server(args: &ServeArgs) -> Server {
             OneEnd::Tsunami => Alone::Tsunami,
         });
     }
-    server
+    Ok(server)
+}
+
+/// What is served, for people.
+fn served_words(args: &ServeArgs) -> String {
+    match (&args.dir, &args.exports) {
+        (Some(dir), _) => dir.display().to_string(),
+        (None, exports) => {
+            let names = exports.iter().flat_map(|exports| exports.exports.keys());
+            let names: Vec<&str> = names.map(String::as_str).collect();
+            format!("the exports {}", names.join(", "))
+        }
+    }
+}
+
+/// Says what of the exports is likely meant otherwise.
+fn warn_of_exports(args: &ServeArgs) {
+    let Some(exports) = &args.exports else { return };
+    if args.dir.is_some() {
+        let words = "the exports of the configuration file are not served: a directory was named";
+        info!(target: SERVER, "{words}");
+        return;
+    }
+    for name in exports.of_nobody() {
+        warn!(
+            target: SERVER,
+            "[export.{name}] gives nobody a right: say `read`, or name it in a group or a line"
+        );
+    }
+    let writers = |rule: &ExportRule| rule.write != Who::Nobody;
+    let in_groups = exports.groups.values().any(|group| !group.grants.write.is_empty());
+    if !args.writable && (in_groups || exports.exports.values().any(writers)) {
+        warn!(target: SERVER, "nobody may write: the server was started without --writable");
+    }
 }
 
 fn announce(args: &ServeArgs, running: &RunningServer) {
@@ -265,9 +312,10 @@ fn announce(args: &ServeArgs, running: &RunningServer) {
         (false, false) => "authorized keys may read",
         (false, true) => "authorized keys may read and write",
     };
-    let dir = args.dir.display();
-    info!(target: SERVER, "serving {dir} on {address} (TCP and UDP); {who}");
+    let served = served_words(args);
+    info!(target: SERVER, "serving {served} on {address} (TCP and UDP); {who}");
     info!(target: SERVER, "this host's key: {fingerprint}");
+    warn_of_exports(args);
     let anyone = args.public && !args.writable;
     if let Some(list) = missing_list(anyone, args.authorized_keys.as_deref()) {
         warn!(target: SERVER, "{}", words_of_missing(&list));

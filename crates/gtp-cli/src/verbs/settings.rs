@@ -29,6 +29,8 @@ pub fn run(args: ConfigArgs) -> Result<ExitCode, Failure> {
     let of_host =
         |(name, value)| Setting { name, value: Some(value), origin: format!("file {path}") };
     all.extend(file.hosts.settings().into_iter().map(of_host));
+    let of_exports = file.exports.iter().flat_map(crate::exports::settings);
+    all.extend(of_exports.map(of_host));
     let width = all.iter().map(|s| s.name.len()).max().unwrap_or(0);
     for Setting { name, value, origin } in all {
         if args.json {

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::SessionId;
 use super::admission::Limits;
 use super::budget::Holder;
-use super::occupancy::{Admitted, ClientId, Full, Neighbourhood, Occupancy, Right};
+use super::occupancy::{Admitted, ClientId, Full, MayStay, Neighbourhood, Occupancy, Right};
 use super::turned_away::TurnedAway;
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Fingerprint;
@@ -57,7 +57,7 @@ impl Leave {
             Leave::Dozing => (FailureKind::Temporary, "nothing moved for a minute"),
             Leave::Revoked => (
                 FailureKind::Authentication,
-                "the key was taken off the server's `authorized_keys`",
+                "the key may no longer do this: the server's list of keys or its exports changed",
             ),
             Leave::Blind => (FailureKind::Temporary, "the server cannot use its list of keys"),
         };
@@ -185,6 +185,11 @@ impl Seat {
         let Some(id) = evicted else { return Ok(()) };
         let gone = wait_until(&self.present, |occupancy| !occupancy.is_leaving(id));
         timeout(GOING_SPAN, gone).await.map_err(|_| Full::Server)
+    }
+
+    /// Says what the client must be allowed beside its right, as long as it is here.
+    pub fn set_may_stay(&self, may_stay: MayStay) {
+        lock(&self.present).occupancy.set_may_stay(self.id, may_stay);
     }
 
     /// Notes that the client's connection is gone, though work for it may go on.

@@ -123,6 +123,9 @@ pub struct Visit {
     pub whose: Whose,
     /// What it is for.
     pub request: Request,
+    /// The name of the export that it uses, which is the first component of the path; `None` if the
+    /// server has one export alone, and for the list of several.
+    pub export: Option<Arc<str>>,
 }
 
 /// What a session moved.

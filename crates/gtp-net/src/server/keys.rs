@@ -98,7 +98,8 @@ impl Keys {
 /// Returns why a client must leave under this list, or `None` if it may stay.
 fn judge(trust: &ClientTrust, client: &Admitted) -> Option<Leave> {
     let access = trust.access(&client.key);
-    if !client.right.within(access) {
+    let may_stay = client.may_stay.as_ref().is_none_or(|may_stay| (may_stay.0)(trust));
+    if !client.right.within(access) || !may_stay {
         return Some(Leave::Revoked);
     }
     // It may connect again, as the stranger that it is now.
@@ -250,10 +251,12 @@ pub(crate) async fn oversee(
             }
         };
         let looked = keys.look().await;
-        if let Ok(trust) = &looked
-            && let Some(trust) = revision.take(trust, look)
-        {
-            clients.send_away(|client| judge(&trust, client));
+        if let Ok(trust) = &looked {
+            // What the operator asks for may concern the exports alone.
+            let changed = revision.take(trust, look);
+            if changed.is_some() || look == Look::Asked {
+                clients.send_away(|client| judge(trust, client));
+            }
         }
         let now = keys.clock.now();
         if let Some(report) = blindness.take(&looked, look, now) {
@@ -412,7 +415,7 @@ mod tests {
         let key = Identity::generate().fingerprint();
         let client = |holder, right| {
             let from = Neighbourhood::Others;
-            judge_blindly(&Admitted { from, key, holder, right })
+            judge_blindly(&Admitted { from, key, holder, right, may_stay: None })
         };
         assert_eq!(client(Holder::Listed(key), Right::Read), Some(Leave::Blind));
         assert_eq!(client(Holder::Strangers, Right::Read), None, "it may read without the list");

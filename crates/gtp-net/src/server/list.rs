@@ -21,7 +21,7 @@ use crate::flows::{Failure, to_wire, wire_root};
 use crate::messages::{Entry, EntryKind, Message, Page, PagesEnd};
 
 pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client) -> Ending {
-    let mut parts = Parts::begin(&shared.walks, client.path.clone(), client.asker());
+    let mut parts = Parts::begin(&client.outlet.walks, client.path.clone(), client.asker());
     let first = match parts.next(&mut client, shared).await {
         Ok(first) => first,
         Err(failure) => return Ending::failed(failure),
@@ -32,6 +32,37 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client) -> Ending {
         Part::Said(_) | Part::Ended(_) => unreachable!("a listing begins with its object"),
     };
     Ending { failure: answered.err(), ..Ending::default() }
+}
+
+/// Lists names that lead to what the client may use; what else is there is not looked up.
+pub(super) async fn tell(shared: &Shared, client: Client, names: Vec<String>) -> Ending {
+    let told = tell_names(shared, client, names).await;
+    Ending { failure: told.err(), ..Ending::default() }
+}
+
+async fn tell_names(
+    shared: &Shared,
+    mut client: Client,
+    names: Vec<String>,
+) -> Result<(), Failure> {
+    let session = client.host.new_session_id();
+    let entries_total = names.len() as u64;
+    let opened = client.opened(shared, session, Some(EntryKind::Directory), (0, 0));
+    let directory = |name: &String| Entry {
+        path: name.as_bytes().to_vec(),
+        kind: EntryKind::Directory,
+        size: 0,
+        mode: 0o755,
+        mtime_s: 0,
+        mtime_ns: 0,
+    };
+    let pages = names
+        .chunks(PAGE_ENTRIES)
+        .map(|names| Message::ListingPage(Page { entries: names.iter().map(directory).collect() }));
+    let end = Message::ListingEnd(PagesEnd { entries_total, content_bytes: 0 });
+    client.channel.send_all([opened].into_iter().chain(pages).chain([end])).await?;
+    client.channel.close().await;
+    Ok(())
 }
 
 /// Sends the parts of a listing as the walk finds them.

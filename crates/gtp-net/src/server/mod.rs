@@ -10,14 +10,17 @@ pub(crate) mod clients;
 mod confines;
 mod event;
 mod get;
+mod ground;
 mod key_file;
 pub(crate) mod keys;
 mod list;
 pub(crate) mod occupancy;
+mod outlet;
 pub(crate) mod path_questions;
 mod place;
 mod pulse;
 mod put;
+mod rules;
 mod scan;
 pub(crate) mod session;
 mod spot;
@@ -32,14 +35,13 @@ mod walks;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bucket, Bytes, Rate, Span};
 use gtp_proto::PathUse;
 use gtp_store::replica::Replica;
-use gtp_store::{Chosen, Export, KnownRoots, SinkOptions};
-use gtp_sys::Clock;
+use gtp_store::{Chosen, KnownRoots, SinkOptions};
 use rustls::ServerConfig as TlsConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -52,6 +54,10 @@ pub use event::{
 };
 pub use place::listen_address;
 pub use pulse::{Asked, Asker, Pulse, questions};
+pub use rules::{
+    BadExports, EXPORTS_MOST, ExportRule, Exports, GROUPS_MOST, GroupRule, KEYS_OF_GROUP_MOST,
+    Rights, Visibility, Who,
+};
 pub use told::{Running, Sessions};
 pub use vouched::{Vouched, Voucher};
 
@@ -64,8 +70,8 @@ use crate::tls::server_config;
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
 use keys::{Keys, Overseen, oversee};
+use outlet::Outlets;
 use steps::Steps;
-use walks::{Nothing, Walks};
 
 /// Whether clients may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +82,20 @@ pub enum Writing {
     Allowed,
 }
 
+/// What a server exports.
+#[derive(Clone, Debug)]
+pub enum Offer {
+    /// One directory or file, at which every path begins.
+    One(PathBuf),
+    /// Several, each with a name, with which paths begin.
+    Several(Exports),
+}
+
 /// What a server offers, to whom, and where.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
-    /// The directory, or the file, that is exported.
-    pub root: PathBuf,
+    /// What is exported.
+    pub offer: Offer,
     /// Address for TCP and UDP; port 0 takes any that is free for both.
     pub listen: SocketAddr,
     /// What clients are told that the exported directory is called, with a slash at its end.
@@ -123,7 +138,7 @@ impl ServeConfig {
     /// usual limits.
     pub fn new(root: PathBuf, listen: SocketAddr, admission: Admission) -> ServeConfig {
         ServeConfig {
-            root,
+            offer: Offer::One(root),
             listen,
             called: ServeConfig::CALLED.to_owned(),
             admission,
@@ -179,6 +194,51 @@ pub struct Server {
     vouched: mpsc::Receiver<Vouched>,
 }
 
+/// Where the exports of a server that runs are changed.
+#[derive(Clone)]
+pub struct Offers(Arc<Outlets>);
+
+impl std::fmt::Debug for Offers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Offers")
+    }
+}
+
+impl Offers {
+    /// Puts other exports in place of those of a server that has several. Sessions that use one
+    /// which stays go on; others end once the list of keys is read again. Returns whether the
+    /// server has several.
+    ///
+    /// # Errors
+    /// [`BadExports`]; the exports then stay as they were.
+    pub fn change(&self, exports: Exports) -> Result<bool, BadExports> {
+        exports.check()?;
+        Ok(self.0.replace(exports))
+    }
+
+    /// Takes what is there now at the exports' paths for what is meant, unless a file system was
+    /// mounted there and is not now. Blocks for two seconds at most; tells the log what cannot be
+    /// opened.
+    pub fn look_anew(&self) {
+        self.0.look_anew();
+    }
+}
+
+/// The exports that a description names.
+fn outlets(config: &ServeConfig) -> Result<Outlets, Failure> {
+    let (listings, called) = (Budget::new(config.limits.listings), config.called.as_str());
+    match &config.offer {
+        Offer::One(root) => {
+            Ok(Outlets::one(root.clone(), called, config.chosen.clone(), listings)?)
+        }
+        Offer::Several(exports) => {
+            let bad = |why: BadExports| Failure::new(FailureKind::Usage, why.to_string());
+            exports.check().map_err(bad)?;
+            Ok(Outlets::several(exports.clone(), called, listings)?)
+        }
+    }
+}
+
 /// What all sessions of a server share.
 pub(crate) struct Shared {
     host: Host,
@@ -188,7 +248,7 @@ pub(crate) struct Shared {
     config: ServeConfig,
     clients: Arc<Clients>,
     keys: Arc<Keys>,
-    walks: Arc<Walks>,
+    outlets: Arc<Outlets>,
     /// Memory for streams that are written to files.
     streams: Arc<Budget>,
     roots: Arc<KnownRoots>,
@@ -235,8 +295,7 @@ impl Server {
         config: ServeConfig,
         events: mpsc::Sender<ServerEvent>,
     ) -> Result<Server, Failure> {
-        // Each session opens it anew; this is to fail early.
-        Export::open(&config.root)?;
+        let outlets = outlets(&config)?;
         let keys = Keys::read(config.admission.clone()).await?;
         let bound = bind_both(&host, config.listen).await.map_err(|error| {
             let text = format!(
@@ -245,7 +304,7 @@ impl Server {
             );
             Failure::new(FailureKind::Other, text)
         })?;
-        Ok(Server::of(host, identity, config, events, keys, bound))
+        Ok(Server::of(host, identity, (config, outlets), events, keys, bound))
     }
 
     /// Opens the export, and serves on sockets that another process has bound. The address of the
@@ -260,19 +319,19 @@ impl Server {
         events: mpsc::Sender<ServerEvent>,
         sockets: Sockets,
     ) -> Result<Server, Failure> {
-        Export::open(&config.root)?;
+        let outlets = outlets(&config)?;
         let keys = Keys::read(config.admission.clone()).await?;
         let bound = take_both(&host, sockets).map_err(|error| {
             let text = format!("the sockets that were given cannot be used: {error}");
             Failure::new(FailureKind::Other, text)
         })?;
-        Ok(Server::of(host, identity, config, events, keys, bound))
+        Ok(Server::of(host, identity, (config, outlets), events, keys, bound))
     }
 
     fn of(
         host: Host,
         identity: &Identity,
-        config: ServeConfig,
+        (config, outlets): (ServeConfig, Outlets),
         events: mpsc::Sender<ServerEvent>,
         keys: Keys,
         (listener, socket, address): (TcpListener, SocketId, SocketAddr),
@@ -281,13 +340,6 @@ impl Server {
         let terms = Terms { writing, max_rate, path, alone: config.alone.clone() };
         let limits = config.limits.within(gtp_sys::descriptors::limit());
         let clients = Arc::new(Clients::new(limits));
-        let exported = Exported {
-            root: config.root.clone(),
-            chosen: config.chosen.clone(),
-            clock: host.clock(),
-            complaints: Mutex::new(COMPLAINTS),
-        };
-        let walks = Walks::new(Budget::new(config.limits.listings), move || exported.open());
         let shared = Shared {
             host,
             socket,
@@ -296,7 +348,7 @@ impl Server {
             config,
             clients,
             keys: Arc::new(keys),
-            walks,
+            outlets: Arc::new(outlets),
             streams: Budget::new(Bytes(STREAMS_MEMORY)),
             roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
             terms: Arc::new(watch::Sender::new(terms)),
@@ -357,6 +409,11 @@ impl Server {
     /// Gives the server clients for which somebody vouches.
     pub fn voucher(&self) -> Voucher {
         self.voucher.clone()
+    }
+
+    /// Where its exports are changed.
+    pub fn offers(&self) -> Offers {
+        Offers(Arc::clone(&self.shared.outlets))
     }
 
     /// Where the terms of the sessions to come are changed.
@@ -547,31 +604,6 @@ const CHANGES_WAITING: usize = 16;
 /// How long a client waits for room for a page of its changes.
 const CHANGES_SPAN: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Opens the export by the path that the operator named, anew for each walk: the directory may have
-/// been replaced, or a link that leads to it switched. Running sessions keep theirs.
-struct Exported {
-    root: PathBuf,
-    chosen: Option<Arc<Chosen>>,
-    clock: Clock,
-    complaints: Mutex<Bucket>,
-}
-
-impl Exported {
-    fn open(&self) -> Result<Export, Nothing> {
-        let opened = Export::open(&self.root).map(|export| match &self.chosen {
-            Some(chosen) => export.choosing(Arc::clone(chosen)),
-            None => export,
-        });
-        opened.map_err(|error| {
-            let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-            if complaints.take(self.clock.now()) {
-                tracing::warn!(%error, "the export cannot be opened");
-            }
-            Nothing::exported()
-        })
-    }
-}
-
 /// Hashes of files that are cached for later requests: 6 MB, at most twice that.
 const ROOTS_KEPT: usize = 65_536;
 
@@ -657,7 +689,7 @@ mod tests {
             path: String::new(),
         };
         let client = "127.0.0.1:1".parse().unwrap();
-        let visit = Arc::new(Visit { id: 1, client, whose: Whose::Listed, request });
+        let visit = Arc::new(Visit { id: 1, client, whose: Whose::Listed, request, export: None });
         let step = Change { what: "remove", path: "x".to_owned(), to: None, failure: None };
         let room = Room::new(Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap());
         let changed = ServerEvent::Changed { visit, changes: vec![step; 3], room };

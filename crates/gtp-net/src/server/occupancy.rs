@@ -7,14 +7,16 @@
 //! stranger from a neighbourhood with fewer. Time is an argument; connections are unknown here.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use gtp_alloc::{Span, Time};
 
 use super::admission::Limits;
 use super::budget::Holder;
 use crate::identity::Fingerprint;
-use crate::trust::Access;
+use crate::trust::{Access, ClientTrust};
 
 /// Numbers clients in the order in which they come.
 pub(crate) type ClientId = u64;
@@ -43,12 +45,24 @@ impl Neighbourhood {
 }
 
 /// A client whose key is proved.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Admitted {
     pub from: Neighbourhood,
     pub key: Fingerprint,
     pub holder: Holder,
     pub right: Right,
+    /// What it must be allowed beside its right, if anything.
+    pub may_stay: Option<MayStay>,
+}
+
+/// Whether a client may go on with what it does, by this list of keys.
+#[derive(Clone)]
+pub(crate) struct MayStay(pub Arc<dyn Fn(&ClientTrust) -> bool + Send + Sync>);
+
+impl fmt::Debug for MayStay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MayStay")
+    }
 }
 
 /// What a client needs to be allowed.
@@ -158,7 +172,7 @@ impl Occupancy {
         now: Time,
     ) -> Result<Option<ClientId>, Full> {
         let Some(&from) = self.unproved.get(&id) else { return Err(Full::Gone) };
-        let client = Admitted { from, key, holder, right };
+        let client = Admitted { from, key, holder, right, may_stay: None };
         let evicted = match holder {
             Holder::Listed(_) => self.for_listed(&client, now)?,
             Holder::Strangers => self.for_stranger(&client, now)?,
@@ -225,6 +239,13 @@ impl Occupancy {
             && place.had != had
         {
             (place.had, place.since) = (had, now);
+        }
+    }
+
+    /// Says what a client that has a place must be allowed beside its right.
+    pub fn set_may_stay(&mut self, id: ClientId, may_stay: MayStay) {
+        if let Some(place) = self.admitted.get_mut(&id) {
+            place.client.may_stay = Some(may_stay);
         }
     }
 

@@ -31,7 +31,7 @@ use crate::flows::{
 use crate::messages::{Carry, Done, Fault, Message, PeerText, ROOTS_PER_PAGE, Ready, Reason};
 
 pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
-    let spot = match find(shared, &client).await {
+    let spot = match find(&client).await {
         Ok(spot) => spot,
         Err(failure) => return refuse(client, failure).await,
     };
@@ -139,7 +139,7 @@ async fn begin(
     opened: Message,
 ) -> Result<(Taking, (Arc<Seat>, Share)), Trouble> {
     client.channel.send(&opened).await?;
-    let mut share = shared.walks.share(client.holder);
+    let mut share = client.outlet.walks.share(client.holder);
     let (manifest, values) = gather(client, &spot, &mut share).await?;
     let (options, confines) = (shared.config.sink_options, shared.config.confines.clone());
     let opening = {

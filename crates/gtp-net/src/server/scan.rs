@@ -25,7 +25,8 @@ pub(super) async fn scan(
     shared: &Arc<Shared>,
     mut client: Client,
 ) -> Result<(Client, Arc<Listing>), Ending> {
-    let mut waiting = shared.walks.ask(client.path.clone(), client.asker());
+    let walks = Arc::clone(&client.outlet.walks);
+    let mut waiting = walks.ask(client.path.clone(), client.asker());
     loop {
         let walked = waiting.walked();
         let progress = || walked.load(Ordering::Relaxed);
@@ -34,7 +35,7 @@ pub(super) async fn scan(
             Ok(listing) => return Ok((client, listing)),
             Err(nothing) => {
                 let (path, asker) = (client.path.clone(), client.asker());
-                match shared.walks.ask_again(&nothing, path, asker) {
+                match walks.ask_again(&nothing, path, asker) {
                     Some(again) => waiting = again,
                     None => return Err(refuse(client, &nothing).await),
                 }

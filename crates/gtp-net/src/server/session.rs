@@ -14,7 +14,8 @@ use super::admission::{holder, weight};
 use super::budget::Holder;
 use super::clients::Seat;
 use super::keys::admit;
-use super::occupancy::{Full, Right};
+use super::occupancy::{Full, MayStay, Right};
+use super::outlet::{Outlet, Place};
 use super::told::Told;
 use super::{
     Moved, Request, ServerEvent, Shared, Stop, Visit, Whose, WhyRefused, Writing, get, list, put,
@@ -61,8 +62,12 @@ pub(super) struct Client {
     pub host: Host,
     pub channel: ControlChannel,
     pub open: Open,
-    /// `None` is all that is exported.
+    /// The export that it uses.
+    pub outlet: Arc<Outlet>,
+    /// Beneath the export; `None` is all of it.
     pub path: Option<RelPath>,
+    /// The names that it is told where it only sees which way leads on.
+    pub above: Option<Vec<String>>,
     pub suite: Suite,
     /// The weight that it gets, in thousandths.
     pub weight_milli: u32,
@@ -70,6 +75,7 @@ pub(super) struct Client {
     pub path_use: PathUse,
     /// Whether it may read what is there, also where it only writes.
     pub may_read: bool,
+    pub deleting: Deleting,
     /// On whose account memory for its listing goes.
     pub holder: Holder,
     /// Its place among its key's sessions; whoever works for it holds it as well.
@@ -78,13 +84,21 @@ pub(super) struct Client {
     pub told: Arc<Told>,
 }
 
+/// Whether a client that changes a tree may remove and move things in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deleting {
+    /// It may.
+    Allowed,
+    /// It may not.
+    Refused,
+}
+
 /// What a request comes to.
 struct Judged {
-    path: Option<RelPath>,
+    place: Place,
     suite: Suite,
     weight_milli: u32,
     path_use: PathUse,
-    may_read: bool,
     holder: Holder,
 }
 
@@ -106,7 +120,11 @@ pub(super) async fn serve(
         judged = judged => judged,
         why = stop.seat.told() => Err(Refusal::new(why.reason(), why.failure().text)),
     };
-    let Judged { path, suite, weight_milli, path_use, may_read, holder } = match judged {
+    let judged = match judged {
+        Ok(judged) => stay_if_allowed(&shared, &stop.seat, (key, &open.verb)).await.and(Ok(judged)),
+        refused => refused,
+    };
+    let Judged { place, suite, weight_milli, path_use, holder } = match judged {
         Ok(judged) => judged,
         Err(refusal) => {
             shared.tell(refused(&refusal, remote, whose, request));
@@ -114,18 +132,23 @@ pub(super) async fn serve(
             return false;
         }
     };
-    let visit = Visit { id: shared.clients.number(), client: remote, whose, request };
+    let Place { outlet, path, rights, above } = place;
+    let (id, export) = (shared.clients.number(), outlet.name.clone());
+    let visit = Visit { id, client: remote, whose, request, export };
     let told = Told::begin(&shared, visit);
     let (host, seat) = (shared.host.least_busy(), Arc::clone(&stop.seat));
     let client = Client {
         host,
         channel,
         open,
+        outlet,
         path,
+        above,
         suite,
         weight_milli,
         path_use,
-        may_read,
+        may_read: rights.read,
+        deleting: if rights.delete { Deleting::Allowed } else { Deleting::Refused },
         holder,
         seat,
         told: Arc::clone(&told),
@@ -134,6 +157,24 @@ pub(super) async fn serve(
     let is_done = ending.is_done;
     told.end(ending);
     is_done
+}
+
+/// Has a client of a server with several exports sent away once it may no longer do what it does,
+/// and looks whether that is so already.
+async fn stay_if_allowed(
+    shared: &Shared,
+    seat: &Seat,
+    (key, verb): (Fingerprint, &Verb),
+) -> Result<(), Refusal> {
+    if !shared.outlets.are_several() {
+        return Ok(());
+    }
+    let (outlets, verb) = (Arc::clone(&shared.outlets), verb.clone());
+    let may_stay = MayStay(Arc::new(move |trust| outlets.find(trust, &key, &verb).is_ok()));
+    seat.set_may_stay(may_stay.clone());
+    let allowed = shared.keys.look().await.is_ok_and(|trust| (may_stay.0)(&trust));
+    let text = "the server's exports have just changed";
+    if allowed { Ok(()) } else { Err(Refusal::new(Reason::NotAuthorised, text)) }
 }
 
 /// That a client was refused what it asked for, for whoever operates the server.
@@ -148,7 +189,13 @@ fn refused(refusal: &Refusal, client: SocketAddr, whose: Whose, request: Request
 }
 
 /// Lets a client have what it asked for.
-async fn attend(shared: Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
+async fn attend(shared: Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
+    if let Some(names) = client.above.take() {
+        return tokio::select! {
+            ending = list::tell(&shared, client, names) => ending,
+            why = stop.told() => Ending::failed(why.failure()),
+        };
+    }
     match client.open.verb {
         Verb::Get { .. } => get::serve(&shared, client, stop).await,
         Verb::Put { .. } => put::serve(&shared, client, stop).await,
@@ -168,12 +215,12 @@ fn request(verb: &Verb, key: Fingerprint) -> Request {
 }
 
 /// What in the export the client asks for; of another stream than one into a file its service.
-fn place(verb: &Verb) -> &[u8] {
+pub(super) fn place(verb: &Verb) -> &[u8] {
     verb.streamed_path().unwrap_or_else(|| verb.path())
 }
 
 /// What a client must be allowed for this.
-fn right(verb: &Verb) -> Right {
+pub(super) fn right(verb: &Verb) -> Right {
     match verb {
         Verb::Stream { .. } if verb.streamed_path().is_some() => Right::Write,
         Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => Right::Read,
@@ -204,17 +251,12 @@ fn judge(
     judge_right(shared, access, &open.verb, key)?;
     judge_law(shared, open)?;
     let suite = common_suite(open)?;
-    let path = match place(&open.verb) {
-        b"" => None,
-        bytes => Some(RelPath::from_bytes(bytes).map_err(|why| {
-            Refusal::new(Reason::Missing, format!("{}: {why}", printable(bytes)))
-        })?),
-    };
-    judge_place(shared, open, path.as_ref())?;
+    let place = shared.outlets.find(trust, &key, &open.verb)?;
+    judge_place(shared, open, place.path.as_ref())?;
     let weight_milli = weight(trust, &key, open.weight_milli);
-    let (may_read, holder) = (access.read, holder(trust, &key));
+    let holder = holder(trust, &key);
     let path_use = shared.terms().path.agreed(PathUse::of_code(open.path));
-    Ok(Judged { path, suite, weight_milli, path_use, may_read, holder })
+    Ok(Judged { place, suite, weight_milli, path_use, holder })
 }
 
 /// Whether the server has what the client asks for, and its key the right to it.

@@ -5,20 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 
 use gtp_store::{
     BlockSink, Destination, FileSink, MadeDir, Manifest, Recheck, RelPath, RootKind, SinkError,
     SinkOptions, UNFINISHED_DIR, Value,
 };
-use rustix::fs::{AtFlags, CWD, FileType, OFlags, mkdirat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use tokio::task::JoinError;
 
-use super::Shared;
 use super::session::Client;
-use super::walks::GONE;
 use crate::flows::{Failure, FailureKind, wire_root};
 use crate::messages::EntryKind;
 
@@ -39,10 +36,12 @@ pub(super) struct Spot {
 }
 
 /// Finds the place that a client wants to write.
-pub(super) async fn find(shared: &Shared, client: &Client) -> Result<Spot, Failure> {
-    let (root, path) = (shared.config.root.clone(), client.path.clone());
-    let called = shared.config.called.clone();
-    let finding = tokio::task::spawn_blocking(move || Spot::find((&root, &called), path.as_ref()));
+pub(super) async fn find(client: &Client) -> Result<Spot, Failure> {
+    let (outlet, path) = (Arc::clone(&client.outlet), client.path.clone());
+    let finding = tokio::task::spawn_blocking(move || {
+        let root = outlet.ground.dir().map_err(|nothing| nothing.failure)?;
+        Spot::find((root, &outlet.called), path.as_ref())
+    });
     let broken = |error: JoinError| Failure::new(FailureKind::Other, error.to_string());
     finding.await.unwrap_or_else(|error| Err(broken(error)))
 }
@@ -50,17 +49,15 @@ pub(super) async fn find(shared: &Shared, client: &Client) -> Result<Spot, Failu
 impl Spot {
     /// Walks to a path beneath the directory that is exported, which clients know by the name that
     /// it is `called`. Blocks.
-    fn find((root, called): (&Path, &str), path: Option<&RelPath>) -> Result<Spot, Failure> {
+    fn find(
+        (mut holder, called): (OwnedFd, &str),
+        path: Option<&RelPath>,
+    ) -> Result<Spot, Failure> {
         let shown = |path: &str| format!("{called}{}", gtp_store::escaped(path));
         let failed = |errno: Errno| {
             let path = path.map_or("", RelPath::as_str);
             Failure::new(FailureKind::Destination, format!("{}: {}", shown(path), words(errno)))
         };
-        let opened = openat(CWD, root, DIRECTORY, rustix::fs::Mode::empty());
-        let mut holder = opened.map_err(|error| {
-            tracing::warn!(%error, "the export cannot be opened");
-            Failure::new(FailureKind::Temporary, GONE)
-        })?;
         let Some(path) = path else {
             return Ok(Spot { holder, shown: shown(""), name: None, there: Some(RootKind::Dir) });
         };

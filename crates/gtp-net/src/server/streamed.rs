@@ -26,7 +26,7 @@ use crate::stream::{
 };
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
-    let file = match begin(shared, &client).await {
+    let file = match begin(&client).await {
         Ok(file) => file,
         Err(failure) => return refuse(client, failure).await,
     };
@@ -55,8 +55,8 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
 }
 
 /// Finds the place, and begins the file there.
-async fn begin(shared: &Shared, client: &Client) -> Result<StreamedFile, Failure> {
-    let spot = find(shared, client).await?;
+async fn begin(client: &Client) -> Result<StreamedFile, Failure> {
+    let spot = find(client).await?;
     let path = spot.path();
     let failed = |why: &str| Failure::new(FailureKind::Destination, format!("{path}: {why}"));
     let Spot { holder, name, there, .. } = spot;

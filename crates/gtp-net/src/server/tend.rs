@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use gtp_store::RelPath;
 use gtp_store::replica::{
-    Asked, DirSum, LeftOut, Node, Patch, Replica, SUMMED_MAX, Summing, Surveyed, piece_sums,
+    Asked, Deed, DirSum, LeftOut, Node, Patch, Replica, SUMMED_MAX, Summing, Surveyed, piece_sums,
 };
 use packing::Packing;
 use rustix::io::Errno;
@@ -21,8 +21,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinError;
 
 use super::scan::wait;
-use super::session::{Client, Ending};
-use super::walks::{self, GONE, Pace};
+use super::session::{Client, Deleting, Ending};
+use super::walks::{self, Nothing, Pace};
 use super::{Change, Changes, Shared, Stop};
 use crate::control::{BARE_ADDRESS, ControlError};
 use crate::flows::tree::{asked, deed, holder, name, node_bytes, node_to_wire, small_file};
@@ -54,15 +54,10 @@ enum Parting {
 
 async fn tend(shared: &Arc<Shared>, mut client: Client) -> Result<Parting, Failure> {
     let place = shared.config.old_versions.iter().cloned();
-    let replica = match Replica::beneath(&shared.config.root, client.path.clone()) {
+    let replica = match open(shared, &mut client).await? {
         Ok(replica) => place.fold(replica, Replica::keeping_in),
-        Err(error) => {
-            let failure = Failure::new(FailureKind::Temporary, error.to_string());
-            let text = match error.kind() {
-                std::io::ErrorKind::NotFound => GONE,
-                _ => "what this server exports is no directory",
-            };
-            client.channel.refuse(Reason::Busy, text).await;
+        Err(Nothing { reason, text, failure, .. }) => {
+            client.channel.refuse(reason, text).await;
             return Err(failure);
         }
     };
@@ -78,6 +73,16 @@ async fn tend(shared: &Arc<Shared>, mut client: Client) -> Result<Parting, Failu
     let opened = client.opened(shared, session, Some(EntryKind::Directory), (0, 0));
     client.channel.send(&opened).await?;
     attend(shared, &mut client, &tended, changes).await
+}
+
+/// Opens the tree that the client means, while it waits.
+async fn open(shared: &Shared, client: &mut Client) -> Result<Result<Replica, Nothing>, Failure> {
+    let (ground, path) = (Arc::clone(&client.outlet.ground), client.path.clone());
+    let opening = move || {
+        let dir = ground.dir()?;
+        Replica::beneath_open(dir, path).map_err(|_| Nothing::exported())
+    };
+    work(shared, client, opening).await
 }
 
 /// What a session is about.
@@ -164,6 +169,7 @@ fn change_tree(
     let page = begun.ok_or_else(|| Failure::new(FailureKind::Temporary, STOPS))?;
     let (shared, told) = (Arc::clone(shared), Arc::clone(&client.told));
     let (replica, seat) = (Arc::clone(replica), Arc::clone(&client.seat));
+    let deleting = client.deleting;
     Ok(async move {
         // The last to go: the server's end waits for it, and the session's end is told before.
         let _page = page;
@@ -171,13 +177,36 @@ fn change_tree(
         let (server, steps) = (Arc::clone(&shared), deeds.deeds.len());
         let working = tokio::task::spawn_blocking(move || {
             let _seat = seat;
-            carry_out(&replica, deeds, server.config.changes, || server.steps.must_stop())
+            let rules = Rules { told: server.config.changes, deleting };
+            carry_out(&replica, deeds, rules, || server.steps.must_stop())
         });
         let Carried { done, changes } = working.await.map_err(broken_off)?;
         told.count_changes(steps.saturating_sub(done.faults.len()) as u64);
         shared.tell_changes(told.visit(), changes).await;
         Ok(done)
     })
+}
+
+/// What holds for the steps of a session.
+#[derive(Clone, Copy)]
+struct Rules {
+    told: Changes,
+    deleting: Deleting,
+}
+
+/// Whether a step takes something away from where it is.
+fn deletes(deed: &Deed) -> bool {
+    match deed {
+        Deed::Remove { .. } | Deed::Move { .. } => true,
+        Deed::MakeDir { .. }
+        | Deed::Link { .. }
+        | Deed::HardLink { .. }
+        | Deed::Dig { .. }
+        | Deed::Dress(_)
+        | Deed::Write { .. }
+        | Deed::Patch { .. }
+        | Deed::Keep { .. } => false,
+    }
 }
 
 /// What came of a page of steps.
@@ -192,15 +221,18 @@ struct Carried {
 fn carry_out(
     replica: &Replica,
     deeds: Deeds,
-    told: Changes,
+    rules: Rules,
     must_stop: impl Fn() -> bool,
 ) -> Carried {
     let (mut steps, mut refused) = (replica.steps(), Vec::new());
     let mut changes: Vec<Change> = Vec::new();
     for (index, wire) in deeds.deeds.into_iter().enumerate() {
-        changes.extend((told == Changes::Told).then(|| change(&wire)));
+        changes.extend((rules.told == Changes::Told).then(|| change(&wire)));
         match deed(wire) {
             Ok(_) if must_stop() => refused.push((index, STOPS.to_owned())),
+            Ok(deed) if deletes(&deed) && rules.deleting == Deleting::Refused => {
+                refused.push((index, NO_DELETING.to_owned()));
+            }
             Ok(deed) => steps.carry_out(index, &deed),
             Err(bad) => refused.push((index, bad.to_string())),
         }
@@ -605,6 +637,9 @@ const ALIKE_BYTES: usize = 32;
 /// absence; the last one that is told says so.
 const LEFT_OUT_MAX: u64 = 1_000;
 
+/// Why nothing is removed or moved.
+const NO_DELETING: &str = "this key may not remove or move anything here (delete)";
+
 /// Why a step is not tried when the server ends.
 const STOPS: &str = "the server stops";
 
@@ -619,6 +654,28 @@ mod tests {
     use crate::engine::turns::Party;
     use crate::flows::tree::{Gathered, OwnTree};
 
+    const TOLD: Rules = Rules { told: Changes::Told, deleting: Deleting::Allowed };
+
+    #[test]
+    fn without_the_right_to_delete_nothing_is_removed_or_moved_and_other_steps_are_done() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        let replica = Replica::beneath(dir.path(), None).unwrap();
+        let kind = crate::messages::NodeKind::Directory;
+        let seen = crate::messages::TreeSeen { kind, size: 0, mtime: None };
+        let path = || b"a".to_vec();
+        let deeds = vec![
+            TreeDeed::Move { path: path(), seen, to: b"c".to_vec() },
+            TreeDeed::Remove { path: path(), seen },
+            TreeDeed::MakeDir { path: b"b".to_vec() },
+        ];
+        let rules = Rules { deleting: Deleting::Refused, ..TOLD };
+        let Carried { done, .. } = carry_out(&replica, Deeds { deeds }, rules, || false);
+        let failed: Vec<u32> = done.faults.iter().map(|fault| fault.index).collect();
+        assert_eq!(failed, [0, 1]);
+        assert!(dir.path().join("a").exists() && dir.path().join("b").exists());
+    }
+
     #[test]
     fn a_page_stops_between_its_steps_and_says_of_each_whether_it_was_carried_out() {
         let dir = tempfile::tempdir().unwrap();
@@ -627,7 +684,7 @@ mod tests {
         let deeds = Deeds { deeds: ["a", "b", "c"].map(make).into() };
         let looks = Cell::new(0);
         let must_stop = || looks.replace(looks.get() + 1) >= 1;
-        let Carried { done, changes } = carry_out(&replica, deeds, Changes::Told, must_stop);
+        let Carried { done, changes } = carry_out(&replica, deeds, TOLD, must_stop);
         assert!(dir.path().join("a").is_dir());
         assert!(!dir.path().join("b").exists() && !dir.path().join("c").exists());
         let failed: Vec<u32> = done.faults.iter().map(|fault| fault.index).collect();

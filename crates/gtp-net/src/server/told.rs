@@ -155,7 +155,7 @@ mod tests {
         let key = Identity::generate().fingerprint();
         let request = Request { key, name: None, verb: "tree", path: "x".into() };
         let client = SocketAddr::from(([127, 0, 0, 1], 9));
-        Visit { id: 1, client, whose: Whose::Listed, request }
+        Visit { id: 1, client, whose: Whose::Listed, request, export: None }
     }
 
     #[tokio::test]

@@ -72,7 +72,8 @@ impl Nothing {
         Nothing { reason: Reason::Limit, text, failure, used_up: None }
     }
 
-    fn for_now(text: &str) -> Nothing {
+    /// The answer if there may be something later.
+    pub fn for_now(text: &str) -> Nothing {
         let failure = Failure::new(FailureKind::Temporary, text);
         Nothing { reason: Reason::Busy, text: text.into(), failure, used_up: None }
     }

@@ -1,10 +1,13 @@
-//! The clients that a server lets in: lines of `fingerprint [read|write|read,write] [# comment]`.
+//! The clients that a server lets in: lines of
+//! `fingerprint [read|write|read,write] [option=value ...] [# comment]`.
 //!
 //! A line that cannot be read is an error with its number, never a key that is silently left out
-//! or let in. What a key may do is at most what the server itself allows.
+//! or let in. What a key may do is at most what the server itself allows. The options say to which
+//! groups a key belongs, and what it may do where in a server with several exports.
 
 use std::path::Path;
 
+use super::grants::{Below, GROUPS_OF_KEY_MOST, Grants, PLACES_MOST, is_name};
 use super::{LineError, TrustError, parse_lines, read_list};
 use crate::identity::{Fingerprint, guard};
 
@@ -69,6 +72,10 @@ pub struct AuthorizedKeys {
 pub(super) struct Listed {
     pub key: Fingerprint,
     pub access: Access,
+    /// The groups that it belongs to.
+    groups: Vec<String>,
+    /// What it may do where, beside what its groups may.
+    grants: Grants,
     /// What stands behind the `#`, escaped for display and cut; empty if there is nothing.
     comment: String,
 }
@@ -92,7 +99,8 @@ impl AuthorizedKeys {
 
     /// A list in memory of one key and what it may do.
     pub fn of_one(key: Fingerprint, access: Access) -> AuthorizedKeys {
-        AuthorizedKeys { keys: vec![Listed { key, access, comment: String::new() }] }
+        let (groups, grants, comment) = (Vec::new(), Grants::default(), String::new());
+        AuthorizedKeys { keys: vec![Listed { key, access, groups, grants, comment }] }
     }
 
     /// What the list grants to a key; several lines of one key add up.
@@ -104,6 +112,18 @@ impl AuthorizedKeys {
     /// lines the first that has one.
     pub fn comment(&self, client: &Fingerprint) -> Option<&str> {
         self.lines(client).map(|line| line.comment.as_str()).find(|comment| !comment.is_empty())
+    }
+
+    /// The groups that the key's lines name.
+    pub fn groups<'a>(&'a self, client: &Fingerprint) -> impl Iterator<Item = &'a str> {
+        self.lines(client).flat_map(|line| line.groups.iter().map(String::as_str))
+    }
+
+    /// What the key's lines let it do where, all of them together.
+    pub fn grants(&self, client: &Fingerprint) -> Grants {
+        let mut all = Grants::default();
+        self.lines(client).for_each(|line| all.add(&line.grants));
+        all
     }
 
     fn lines(&self, client: &Fingerprint) -> impl Iterator<Item = &Listed> {
@@ -154,12 +174,44 @@ impl ClientTrust {
 /// A key without more may do all that the server allows: that it writes at all was asked for by
 /// its operator. A word behind the key narrows it.
 pub(super) fn parse_line(words: &[&str], comment: &str) -> Result<Listed, LineError> {
-    let (fingerprint, access) = match *words {
-        [fingerprint] => (fingerprint, Access::ALL),
-        [fingerprint, access] => (fingerprint, Access::parse(access)?),
-        _ => return Err(LineError::Rest),
+    let (fingerprint, rest) = words.split_first().ok_or(LineError::Fingerprint)?;
+    let (access, options) = match rest.split_first() {
+        Some((word, options)) if !word.contains('=') => (Access::parse(word)?, options),
+        Some(_) | None => (Access::ALL, rest),
     };
     let key = fingerprint.parse().map_err(|_| LineError::Fingerprint)?;
     let comment: String = comment.chars().take(COMMENT_MOST).collect();
-    Ok(Listed { key, access, comment: gtp_text::of_text(&comment) })
+    let (groups, grants, comment) = (Vec::new(), Grants::default(), gtp_text::of_text(&comment));
+    let mut listed = Listed { key, access, groups, grants, comment };
+    for word in options {
+        let (name, value) = word.split_once('=').ok_or(LineError::Rest)?;
+        let quoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+        listed.take(name, quoted.unwrap_or(value))?;
+    }
+    Ok(listed)
+}
+
+impl Listed {
+    /// Takes an option of the line.
+    fn take(&mut self, name: &str, value: &str) -> Result<(), LineError> {
+        let places = match name {
+            "group" if self.groups.is_empty() => {
+                let names: Vec<String> = value.split(',').map(str::to_owned).collect();
+                let fits = names.len() <= GROUPS_OF_KEY_MOST && names.iter().all(|n| is_name(n));
+                self.groups = Some(names).filter(|_| fits).ok_or(LineError::Group)?;
+                return Ok(());
+            }
+            "read" => &mut self.grants.read,
+            "write" => &mut self.grants.write,
+            "delete" => &mut self.grants.delete,
+            _ => return Err(LineError::Option),
+        };
+        if !places.is_empty() {
+            return Err(LineError::Option);
+        }
+        let parsed: Result<Vec<Below>, _> = value.split(',').map(str::parse).collect();
+        let parsed = parsed.ok().filter(|all| all.len() <= PLACES_MOST);
+        *places = parsed.ok_or(LineError::Place)?;
+        Ok(())
+    }
 }

@@ -128,6 +128,25 @@ fn rights_of(text: &str, key: Fingerprint) -> Option<Access> {
     said.filter(|(one, _)| *one == key).map(|(_, access)| access).reduce(Access::and)
 }
 
+/// The options on all lines of a key, each name once.
+fn options_of(text: &str, key: Fingerprint) -> Vec<String> {
+    let mut merged: Vec<(&str, String)> = Vec::new();
+    for line in text.lines().filter(|line| key_of(line) == Some(key)) {
+        let content = line.split_once('#').map_or(line, |(content, _)| content);
+        for (name, value) in content.split_whitespace().skip(1).filter_map(|w| w.split_once('=')) {
+            let value = value.trim_matches('"');
+            match merged.iter_mut().find(|(there, _)| *there == name) {
+                Some((_, values)) => {
+                    values.push(',');
+                    values.push_str(value);
+                }
+                None => merged.push((name, value.to_owned())),
+            }
+        }
+    }
+    merged.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+}
+
 /// The lines that fit, each with its own end.
 fn kept(text: &str, mut fits: impl FnMut(&str) -> bool) -> String {
     text.split_inclusive('\n').filter(|line| fits(line)).collect()
@@ -137,6 +156,10 @@ fn with_key(text: &str, key: Fingerprint, access: Access, comment: Option<&str>)
     let old = text.lines().find(|line| key_of(line) == Some(key));
     let old_comment = old.and_then(|line| line.split_once('#')).map(|(_, old)| old.trim());
     let mut line = format!("{key} {}", access.words());
+    for option in options_of(text, key) {
+        line.push(' ');
+        line.push_str(&option);
+    }
     if let Some(comment) = comment.or(old_comment).filter(|comment| !comment.is_empty()) {
         line.push_str("  # ");
         line.push_str(comment);
@@ -191,6 +214,16 @@ mod tests {
         assert_eq!(file.revoke(key(2)).unwrap(), Edit::Done);
         assert_eq!(file.revoke(key(2)).unwrap(), Edit::Needless);
         assert_eq!(text(), format!("{others}{} read  # carl\n", key(3)));
+    }
+
+    #[test]
+    fn a_key_whose_rights_change_keeps_its_groups_and_places() {
+        let old = "{0} read group=staff write=home/a  # anna\n{0} group=\"lab\"\n";
+        let (_dir, path) = list(&old.replace("{0}", &key(1).to_string()));
+        let file = KeyListFile::at(&path);
+        file.add(key(1), Some(Access::ALL), None).unwrap();
+        let expected = format!("{} read,write group=staff,lab write=home/a  # anna\n", key(1));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
     }
 
     #[test]

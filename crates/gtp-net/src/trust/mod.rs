@@ -6,6 +6,7 @@
 
 mod authorized;
 mod edited;
+pub(crate) mod grants;
 mod known_hosts;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use std::str::FromStr;
 
 pub use authorized::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 pub use edited::{Edit, KeyLine, KeyListFile};
+pub use grants::{BadPlace, Below, Grants, PLACES_MOST, is_name};
 pub use known_hosts::{
     HostRefused, HostTrust, KNOWN_HOSTS_FILE, KnownHosts, Standing, UnknownHosts,
 };
@@ -72,6 +74,15 @@ pub enum LineError {
     /// A permission that does not exist.
     #[error("expected read, write or read,write after the fingerprint (a comment begins with #)")]
     Access,
+    /// An option that does not exist, or that stands there twice.
+    #[error("expected group=, read=, write= or delete=, each once")]
+    Option,
+    /// What stands behind `group=`.
+    #[error("expected names of groups behind group=, as in group=staff,lab")]
+    Group,
+    /// What stands behind `read=`, `write=` or `delete=`.
+    #[error("expected places behind read=, write= or delete=, as in read=home/anna,scratch")]
+    Place,
 }
 
 /// A server as the user names it: host name or address, and port.

@@ -196,3 +196,38 @@ fn host_addresses_read_back_as_they_are_printed() {
         assert_eq!(bad.parse::<HostAddress>(), Err(BadHostAddress), "{bad:?}");
     }
 }
+
+#[test]
+fn options_of_a_line_name_groups_and_places_and_lines_of_one_key_add_up() {
+    let text = format!(
+        "{0} read group=staff,lab read=home/anna\n{0} write=\"scratch\" group=guests  # anna\n",
+        key(1)
+    );
+    let keys = AuthorizedKeys::load(&list(&text).path).unwrap();
+    assert_eq!(keys.access(&key(1)), Access::ALL);
+    assert_eq!(keys.groups(&key(1)).collect::<Vec<_>>(), ["staff", "lab", "guests"]);
+    let grants = keys.grants(&key(1));
+    assert_eq!(grants.read, ["home/anna".parse().unwrap()]);
+    assert_eq!(grants.write, ["scratch".parse().unwrap()]);
+    assert!(grants.delete.is_empty() && keys.grants(&key(2)).is_empty());
+}
+
+#[test]
+fn an_option_that_is_unknown_doubled_or_leads_elsewhere_makes_the_list_unusable() {
+    for (options, expected) in [
+        ("colour=red", LineError::Option),
+        ("read=a read=b", LineError::Option),
+        ("group=a group=b", LineError::Option),
+        ("group=a,,b", LineError::Group),
+        ("group=../x", LineError::Group),
+        ("write=home/../etc", LineError::Place),
+        ("write=", LineError::Place),
+        ("read=a word", LineError::Rest),
+        ("reed read=a", LineError::Access),
+    ] {
+        let list = list(&format!("{} {options}\n", key(1)));
+        let refused = AuthorizedKeys::load(&list.path).unwrap_err();
+        let fits = matches!(&refused, TrustError::Line { line: 1, why, .. } if *why == expected);
+        assert!(fits, "{options}: {refused}");
+    }
+}

@@ -63,7 +63,14 @@ impl Replica {
     /// # Errors
     /// What opening the directory says.
     pub fn beneath(holder: &Path, at: Option<RelPath>) -> std::io::Result<Replica> {
-        let holder = OwnedFd::from(std::fs::File::open(holder)?);
+        Replica::beneath_open(OwnedFd::from(std::fs::File::open(holder)?), at)
+    }
+
+    /// The same beneath a directory that is open already.
+    ///
+    /// # Errors
+    /// `NotADirectory` if it is none.
+    pub fn beneath_open(holder: OwnedFd, at: Option<RelPath>) -> std::io::Result<Replica> {
         if FileType::from_raw_mode(fstat(&holder)?.st_mode) != FileType::Directory {
             return Err(std::io::ErrorKind::NotADirectory.into());
         }

@@ -344,7 +344,7 @@ mod tests {
         let key = gtp::Identity::generate().fingerprint();
         let request = Request { key, name: Some(name.into()), verb: "get", path: "x".into() };
         let client = SocketAddr::from(([127, 0, 0, 1], 9));
-        Arc::new(Visit { id, client, whose, request })
+        Arc::new(Visit { id, client, whose, request, export: None })
     }
 
     fn page(numbers: &Numbers) -> String {

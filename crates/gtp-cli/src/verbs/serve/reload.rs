@@ -42,7 +42,12 @@ impl Service {
             let settings = later.join(", ");
             warn!(target: SERVER, settings, "hangup: these settings count from the next start on");
         }
-        self.running.change_terms(server(&new));
+        match server(&new) {
+            Ok(server) => self.running.change_terms(server),
+            // There was something to export when it began.
+            Err(_) => warn!(target: SERVER, "hangup: the file names no exports: they stay"),
+        }
+        self.take_exports(&new);
         self.args.drain = new.drain;
         self.take_capacities(&new);
         self.take_metrics(&new);
@@ -51,6 +56,19 @@ impl Service {
         }
         log_settings::change(new.log_format, new.log.as_deref());
         info!(target: SERVER, writable = new.writable, "hangup: the configuration was read again");
+    }
+
+    /// Takes other exports, if the server was started with those of the file.
+    fn take_exports(&mut self, new: &ServeArgs) {
+        let Some(exports) = new.exports.clone().filter(|_| self.args.dir.is_none()) else { return };
+        if Some(&exports) != self.args.exports.as_ref() {
+            let names: Vec<&str> = exports.exports.keys().map(String::as_str).collect();
+            info!(target: SERVER, exports = names.join(","), "hangup: the exports were changed");
+        }
+        match self.running.change_exports(exports.clone()) {
+            Ok(()) => self.args.exports = Some(exports),
+            Err(why) => error!(target: SERVER, %why, "hangup: the exports stay as they were"),
+        }
     }
 
     /// If a daemon shares this machine's capacity, the daemon's figures still apply.

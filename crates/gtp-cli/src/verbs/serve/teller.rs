@@ -118,25 +118,30 @@ fn log(event: &ServerEvent) {
 }
 
 fn log_begin(visit: &Visit) {
-    let Visit { id, client, whose: _, request: Request { key, name, verb, path } } = visit;
-    let (name, object) = (name.as_deref(), format!("/{path}"));
-    info!(target: SERVER, session = id, %client, %key, name, verb, object, "session begins");
+    let Visit { id, client, whose: _, request, export } = visit;
+    let Request { key, name, verb, path } = request;
+    let (name, export, object) = (name.as_deref(), export.as_deref(), format!("/{path}"));
+    info!(
+        target: SERVER, session = id, %client, %key, name, verb, export, object, "session begins"
+    );
 }
 
 fn log_end(visit: &Visit, moved: &Moved, failure: Option<&Failure>) {
-    let Visit { id, client, whose: _, request: Request { key, name, verb, path } } = visit;
-    let (name, object) = (name.as_deref(), format!("/{path}"));
+    let Visit { id, client, whose: _, request, export } = visit;
+    let Request { key, name, verb, path } = request;
+    let (name, export, object) = (name.as_deref(), export.as_deref(), format!("/{path}"));
     let (bytes, wire_bytes, files) = (moved.content_bytes, moved.wire_bytes, moved.files);
     let (changes, loss, bps) = (moved.changes, moved.loss_ratio, rate(moved));
     let (seconds, outcome) = (moved.span.as_secs_f64(), outcome(failure));
     match failure {
         None => info!(
-            target: SERVER, session = id, %client, %key, name, verb, object, bytes, wire_bytes,
-            files, changes, seconds, rate = bps, loss, outcome, "session ends"
+            target: SERVER, session = id, %client, %key, name, verb, export, object, bytes,
+            wire_bytes, files, changes, seconds, rate = bps, loss, outcome, "session ends"
         ),
         Some(Failure { text, .. }) => warn!(
-            target: SERVER, session = id, %client, %key, name, verb, object, bytes, wire_bytes,
-            files, changes, seconds, rate = bps, loss, outcome, why = text, "session ends"
+            target: SERVER, session = id, %client, %key, name, verb, export, object, bytes,
+            wire_bytes, files, changes, seconds, rate = bps, loss, outcome, why = text,
+            "session ends"
         ),
     }
 }
@@ -173,6 +178,7 @@ fn begin_as_json(visit: &Visit) -> Value {
         "key": visit.request.key.to_string(),
         "name": visit.request.name,
         "verb": visit.request.verb,
+        "export": visit.export.as_deref(),
         "path": visit.request.path,
     })
 }

@@ -1,0 +1,260 @@
+//! Exports and groups of a server: `[export.NAME]` and `[group.NAME]` in the configuration file.
+//!
+//! Here the tables are read, key by key, and what is wrong with one is said in words. Whether they
+//! fit together, and what they let a client do, the server's own rules say.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+
+use gtp::{
+    Below, ExportRule, Exports, Fingerprint, Grants, GroupRule, PLACES_MOST, Visibility, Who,
+};
+
+/// The tables' names.
+const EXPORT: &str = "export";
+const GROUP: &str = "group";
+
+/// What is wrong with the tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bad {
+    /// `export` or `group`.
+    pub table: &'static str,
+    /// The table's name; empty if there is more wrong than one table.
+    pub name: String,
+    /// The key; empty if it is the table itself.
+    pub key: String,
+    /// Why, in words that follow the key.
+    pub why: String,
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Bad { table, name, key, why } = self;
+        match (name.is_empty(), key.is_empty()) {
+            (true, _) => f.write_str(why),
+            (false, true) => write!(f, "[{table}.{name}]: {why}"),
+            (false, false) => write!(f, "[{table}.{name}] `{key}`: {why}"),
+        }
+    }
+}
+
+/// Takes the tables of exports and groups out of the configuration file; `None` without exports.
+///
+/// # Errors
+/// [`Bad`], with the first key that cannot be used.
+pub fn take(file: &mut toml::Table) -> Result<Option<Exports>, Bad> {
+    let mut exports = Exports::default();
+    let whole = |table| {
+        move |why: &str| Bad { table, name: String::new(), key: String::new(), why: why.into() }
+    };
+    for (name, says) in tables(file, EXPORT)? {
+        let rule = export(&name, &says)?;
+        exports.exports.insert(name, rule);
+    }
+    for (name, says) in tables(file, GROUP)? {
+        let rule = group(&name, &says)?;
+        exports.groups.insert(name, rule);
+    }
+    if exports.exports.is_empty() {
+        return match exports.groups.is_empty() {
+            true => Ok(None),
+            false => Err(whole(GROUP)("groups need exports: write [export.NAME] as well")),
+        };
+    }
+    exports.check().map_err(|why| whole(EXPORT)(&why.to_string()))?;
+    Ok(Some(exports))
+}
+
+fn tables(file: &mut toml::Table, table: &'static str) -> Result<Vec<(String, toml::Table)>, Bad> {
+    let bad = |name: &str| Bad {
+        table,
+        name: name.into(),
+        key: String::new(),
+        why: format!("write it as [{table}.NAME]"),
+    };
+    let all = match file.remove(table) {
+        None => return Ok(Vec::new()),
+        Some(toml::Value::Table(all)) => all,
+        Some(_) => return Err(bad("")),
+    };
+    let each = all.into_iter().map(|(name, says)| match says {
+        toml::Value::Table(says) => Ok((name, says)),
+        _ => Err(bad(&name)),
+    });
+    each.collect()
+}
+
+fn export(name: &str, says: &toml::Table) -> Result<ExportRule, Bad> {
+    let mut path = None;
+    let (mut read, mut write, mut delete) = (Who::Nobody, Who::Nobody, Who::Nobody);
+    let mut visibility = Visibility::Listed;
+    for (key, value) in says {
+        let taken =
+            match key.as_str() {
+                "path" => text(value).map(|text| path = Some(PathBuf::from(text))),
+                "read" => who(value).map(|who| read = who),
+                "write" => who(value).map(|who| write = who),
+                "delete" => who(value).map(|who| delete = who),
+                "hidden" => truth(value).map(|hidden| {
+                    visibility = if hidden { Visibility::Hidden } else { Visibility::Listed };
+                }),
+                _ => Err("no setting of an export; there are path, read, write, delete and hidden"
+                    .into()),
+            };
+        taken.map_err(|why| at(EXPORT, name, key, why))?;
+    }
+    let path = path.ok_or_else(|| at(EXPORT, name, "", "say its `path`".into()))?;
+    Ok(ExportRule { path, read, write, delete, visibility })
+}
+
+fn group(name: &str, says: &toml::Table) -> Result<GroupRule, Bad> {
+    let (mut keys, mut grants) = (BTreeSet::new(), Grants::default());
+    for (key, value) in says {
+        let taken = match key.as_str() {
+            "keys" => fingerprints(value).map(|all| keys = all),
+            "read" => places(value).map(|all| grants.read = all),
+            "write" => places(value).map(|all| grants.write = all),
+            "delete" => places(value).map(|all| grants.delete = all),
+            _ => Err("no setting of a group; there are keys, read, write and delete".into()),
+        };
+        taken.map_err(|why| at(GROUP, name, key, why))?;
+    }
+    Ok(GroupRule { keys, grants })
+}
+
+fn at(table: &'static str, name: &str, key: &str, why: String) -> Bad {
+    Bad { table, name: name.into(), key: key.into(), why }
+}
+
+fn text(value: &toml::Value) -> Result<&str, String> {
+    value.as_str().ok_or_else(|| "needs a text between quotes".into())
+}
+
+fn truth(value: &toml::Value) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| "must be true or false".into())
+}
+
+/// Everybody, nobody, or groups.
+fn who(value: &toml::Value) -> Result<Who, String> {
+    match value {
+        toml::Value::Boolean(true) => Ok(Who::Everybody),
+        toml::Value::Boolean(false) => Ok(Who::Nobody),
+        _ => {
+            let names = list(value, "needs true, false, or a list of groups, as in [\"staff\"]")?;
+            Ok(Who::Groups(names.into_iter().map(str::to_owned).collect()))
+        }
+    }
+}
+
+fn places(value: &toml::Value) -> Result<Vec<Below>, String> {
+    let all = list(value, "needs a list of places, as in [\"home/anna\", \"scratch\"]")?;
+    if all.len() > PLACES_MOST {
+        return Err(format!("names {} places, and {PLACES_MOST} at most are allowed", all.len()));
+    }
+    all.into_iter().map(|at| at.parse::<Below>().map_err(|bad| bad.to_string())).collect()
+}
+
+fn fingerprints(value: &toml::Value) -> Result<BTreeSet<Fingerprint>, String> {
+    let all = list(value, "needs a list of fingerprints, as in [\"SHA256:...\"]")?;
+    let key = |text: &str| {
+        let bad = |_| format!("{:?} is no fingerprint, as `gtp id` prints it", text);
+        text.parse::<Fingerprint>().map_err(bad)
+    };
+    all.into_iter().map(key).collect()
+}
+
+fn list<'v>(value: &'v toml::Value, needs: &str) -> Result<Vec<&'v str>, String> {
+    let all = value.as_array().ok_or(needs)?;
+    all.iter().map(|one| one.as_str().ok_or_else(|| needs.to_owned())).collect()
+}
+
+/// What the tables say, key by key, for people.
+pub fn settings(exports: &Exports) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for (name, rule) in &exports.exports {
+        let hidden = rule.visibility == Visibility::Hidden;
+        let said = [
+            ("path", rule.path.display().to_string()),
+            ("read", say_who(&rule.read)),
+            ("write", say_who(&rule.write)),
+            ("delete", say_who(&rule.delete)),
+            ("hidden", hidden.to_string()),
+        ];
+        all.extend(said.map(|(key, value)| (format!("export.{name}.{key}"), value)));
+    }
+    for (name, rule) in &exports.groups {
+        let keys: Vec<String> = rule.keys.iter().map(Fingerprint::to_string).collect();
+        let say = |all: &[Below]| {
+            let all: Vec<String> = all.iter().map(Below::to_string).collect();
+            all.join(",")
+        };
+        let grants = &rule.grants;
+        let said = [
+            ("keys", keys.join(",")),
+            ("read", say(&grants.read)),
+            ("write", say(&grants.write)),
+            ("delete", say(&grants.delete)),
+        ];
+        let said = said.into_iter().filter(|(_, value)| !value.is_empty());
+        all.extend(said.map(|(key, value)| (format!("group.{name}.{key}"), value)));
+    }
+    all
+}
+
+fn say_who(who: &Who) -> String {
+    match who {
+        Who::Everybody => "true".into(),
+        Who::Nobody => "false".into(),
+        Who::Groups(names) => names.iter().map(String::as_str).collect::<Vec<_>>().join(","),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Option<Exports>, Bad> {
+        take(&mut text.parse().unwrap())
+    }
+
+    #[test]
+    fn an_export_says_who_may_do_what_and_a_group_where_its_members_may() {
+        let all = read(
+            "[export.home]\npath = \"/srv/home\"\nread = [\"staff\"]\n\
+             [export.drop]\npath = \"/srv/drop\"\nwrite = true\nhidden = true\n\
+             [group.staff]\nwrite = [\"home/in\", \"drop\"]\n",
+        );
+        let all = all.unwrap().unwrap();
+        let says = settings(&all);
+        let value = |key: &str| says.iter().find(|(name, _)| name == key).map(|(_, v)| &**v);
+        assert_eq!(value("export.home.read"), Some("staff"));
+        assert_eq!(value("export.home.write"), Some("false"));
+        assert_eq!(
+            (value("export.drop.write"), value("export.drop.hidden")),
+            (Some("true"), Some("true"))
+        );
+        assert_eq!(value("group.staff.write"), Some("home/in,drop"));
+        assert_eq!(read("weight = 2\n"), Ok(None));
+    }
+
+    #[test]
+    fn what_no_export_or_group_has_is_refused_by_table_and_key() {
+        for (text, name, key) in [
+            ("[export.a]\nread = true", "a", ""),
+            ("[export.a]\npath = 1", "a", "path"),
+            ("[export.a]\npath = \"/a\"\nreed = true", "a", "reed"),
+            ("[export.a]\npath = \"/a\"\nread = \"staff\"", "a", "read"),
+            ("[export.a]\npath = \"/a\"\nhidden = 1", "a", "hidden"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nkeys = [\"x\"]", "g", "keys"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nread = [\"../x\"]", "g", "read"),
+            ("[export.a]\npath = \"a\"", "", ""),
+            ("[export.a]\npath = \"/a\"\nread = [\"none\"]", "", ""),
+            ("[group.g]\nread = [\"a\"]", "", ""),
+            ("[export]\na = 1", "a", ""),
+        ] {
+            let bad = read(text).unwrap_err();
+            assert_eq!((&*bad.name, &*bad.key), (name, key), "{text}: {bad}");
+        }
+    }
+}

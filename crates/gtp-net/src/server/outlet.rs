@@ -1,0 +1,416 @@
+//! The exports of a running server, and which of them a client means.
+//!
+//! A server has one export, and a path is beneath it; or it has several, and a path begins with the
+//! name of one. What a client may not see answers as if it were not there: rights are judged before
+//! anything is opened. The rules may be replaced while sessions go on; a session keeps its export.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use gtp_alloc::Span;
+use gtp_store::{Chosen, RelPath, SourceError};
+use gtp_sys::Clock;
+
+use super::budget::Budget;
+use super::ground::Ground;
+use super::occupancy::Right;
+use super::rules::{ExportRule, Exports, Rights, Subject};
+use super::session::{Refusal, place, right};
+use super::walks::Walks;
+use crate::identity::Fingerprint;
+use crate::messages::{Reason, Verb, printable};
+use crate::trust::ClientTrust;
+
+/// An export as sessions use it.
+pub(super) struct Outlet {
+    /// Its name; `None` if the server has one export alone.
+    pub name: Option<Arc<str>>,
+    /// What clients are told that its directory is called, with a slash at its end.
+    pub called: String,
+    pub walks: Arc<Walks>,
+    pub ground: Arc<Ground>,
+}
+
+/// All exports of a server.
+pub(crate) struct Outlets {
+    now: RwLock<Arc<Standing>>,
+    listings: Arc<Budget>,
+    clock: Clock,
+}
+
+enum Standing {
+    One(Arc<Outlet>),
+    Several {
+        rules: Exports,
+        all: BTreeMap<String, Arc<Outlet>>,
+        /// What stands for the list of exports.
+        top: Arc<Outlet>,
+    },
+}
+
+/// What a look at all exports has found.
+pub(super) struct Looked {
+    /// How many can be opened.
+    pub opened: usize,
+    /// Why the first one cannot that cannot.
+    pub first: Option<SourceError>,
+}
+
+/// How long all exports are waited for.
+const LOOK_MOST: Span = Span::from_secs(2);
+
+/// What a client means by a path.
+pub(super) struct Place {
+    pub outlet: Arc<Outlet>,
+    /// Beneath the export; `None` is all of it.
+    pub path: Option<RelPath>,
+    /// What the client may do there.
+    pub rights: Rights,
+    /// The names that are listed, where the client may only see which way leads on.
+    pub above: Option<Vec<String>>,
+}
+
+impl Outlet {
+    fn of(name: Option<&str>, called: &str, ground: Ground, listings: &Arc<Budget>) -> Arc<Outlet> {
+        let ground = Arc::new(ground);
+        let opened = Arc::clone(&ground);
+        let walks = Walks::new(Arc::clone(listings), move || opened.export());
+        let called = name.map_or_else(|| called.to_owned(), |name| format!("{called}{name}/"));
+        Arc::new(Outlet { name: name.map(Arc::from), called, walks, ground })
+    }
+}
+
+impl Outlets {
+    /// One export, beneath which all paths are. Blocks.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn one(
+        root: std::path::PathBuf,
+        called: &str,
+        chosen: Option<Arc<Chosen>>,
+        listings: Arc<Budget>,
+    ) -> Result<Outlets, SourceError> {
+        let clock = Clock::start();
+        let ground = Ground::new(root, chosen, clock);
+        // Each session opens it anew; this is to fail early.
+        ground.try_export()?;
+        let standing = Standing::One(Outlet::of(None, called, ground, &listings));
+        Ok(Outlets { now: RwLock::new(Arc::new(standing)), listings, clock })
+    }
+
+    /// Several exports. Those that cannot be opened may be there later. Blocks.
+    ///
+    /// # Errors
+    /// If none can be opened.
+    pub fn several(
+        rules: Exports,
+        called: &str,
+        listings: Arc<Budget>,
+    ) -> Result<Outlets, SourceError> {
+        let clock = Clock::start();
+        let nowhere = Ground::new(std::path::PathBuf::new(), None, clock);
+        let top = Outlet::of(None, called, nowhere, &listings);
+        let (all, rest) = (BTreeMap::new(), Exports::default());
+        let empty = Standing::Several { rules: rest, all, top };
+        let outlets = Outlets { now: RwLock::new(Arc::new(empty)), listings, clock };
+        outlets.replace(rules);
+        match outlets.look_anew() {
+            Looked { opened: 0, first: Some(why) } => Err(why),
+            Looked { .. } => Ok(outlets),
+        }
+    }
+
+    /// Looks again at what is there, for an operator who says that it is as it should be. An export
+    /// whose file system does not answer is waited for no longer than [`LOOK_MOST`]. Blocks.
+    pub fn look_anew(&self) -> Looked {
+        let outlets = match &*self.now() {
+            Standing::One(outlet) => vec![Arc::clone(outlet)],
+            Standing::Several { all, .. } => all.values().cloned().collect(),
+        };
+        let (tell, told) = channel();
+        for (index, outlet) in outlets.iter().enumerate() {
+            let (tell, ground) = (tell.clone(), Arc::clone(&outlet.ground));
+            let look = move || {
+                ground.look_anew();
+                // Nobody waits for what comes too late.
+                let _ = tell.send((index, ground.try_export().map(drop)));
+            };
+            // Without a thread it is looked at when it is used.
+            let _ = std::thread::Builder::new().name("gtp-export".into()).spawn(look);
+        }
+        drop(tell);
+        let mut silent: BTreeSet<usize> = (0..outlets.len()).collect();
+        let mut looked = Looked { opened: 0, first: None };
+        let begun = self.clock.now();
+        let left = || LOOK_MOST.saturating_sub(self.clock.now().since(begun));
+        while let Ok((index, opened)) = told.recv_timeout(Duration::from_nanos(left().as_nanos())) {
+            silent.remove(&index);
+            match opened {
+                Ok(()) => looked.opened += 1,
+                Err(why) => {
+                    tracing::warn!("an export cannot be opened: {why}");
+                    looked.first.get_or_insert(why);
+                }
+            }
+        }
+        for root in silent.into_iter().filter_map(|index| outlets.get(index)) {
+            tracing::warn!("the export {} does not answer", root.ground.root().display());
+        }
+        looked
+    }
+
+    /// Replaces the rules of a server with several exports; those whose paths stay are the same as
+    /// before. Sessions keep the exports that they have; which of them may stay is decided
+    /// elsewhere. Opens nothing. Whether there are several.
+    pub fn replace(&self, rules: Exports) -> bool {
+        let before = self.now();
+        let Standing::Several { all: old, top, .. } = &*before else { return false };
+        let outlet = |(name, rule): (&String, &ExportRule)| {
+            let same = old.get(name).filter(|outlet| outlet.ground.root() == rule.path);
+            let outlet = same.cloned().unwrap_or_else(|| {
+                let ground = Ground::new(rule.path.clone(), None, self.clock);
+                Outlet::of(Some(name), &top.called, ground, &self.listings)
+            });
+            (name.clone(), outlet)
+        };
+        let all = rules.exports.iter().map(outlet).collect();
+        let standing = Standing::Several { rules, all, top: Arc::clone(top) };
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(standing);
+        true
+    }
+
+    fn now(&self) -> Arc<Standing> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether rights depend on the export.
+    pub fn are_several(&self) -> bool {
+        matches!(&*self.now(), Standing::Several { .. })
+    }
+
+    /// What a client with this key means by its request, if it may do that there.
+    ///
+    /// # Errors
+    /// The refusal that the client is told.
+    pub fn find(
+        &self,
+        trust: &ClientTrust,
+        key: &Fingerprint,
+        verb: &Verb,
+    ) -> Result<Place, Refusal> {
+        let path = match place(verb) {
+            b"" => None,
+            bytes => Some(RelPath::from_bytes(bytes).map_err(|why| {
+                Refusal::new(Reason::Missing, format!("{}: {why}", printable(bytes)))
+            })?),
+        };
+        match &*self.now() {
+            Standing::One(outlet) => {
+                let (outlet, rights) = (Arc::clone(outlet), Rights::of(trust.access(key)));
+                Ok(Place { outlet, path, rights, above: None })
+            }
+            Standing::Several { rules, all, top } => {
+                let subject = Subject::of(rules, trust, key);
+                let Some(path) = path else { return at_top(&subject, top, verb) };
+                let (name, rest) = split(&path);
+                match all.get(name) {
+                    Some(outlet) => in_export(&subject, (name, outlet), (&path, rest), verb),
+                    None => Err(absent(verb, &path)),
+                }
+            }
+        }
+    }
+}
+
+/// A path's first component, and what is behind it.
+fn split(path: &RelPath) -> (&str, Option<RelPath>) {
+    match path.as_str().split_once('/') {
+        // What is behind a component of a valid path is valid.
+        Some((name, rest)) => (name, RelPath::new(rest).ok()),
+        None => (path.as_str(), None),
+    }
+}
+
+/// The place above all exports.
+fn at_top(subject: &Subject<'_>, top: &Arc<Outlet>, verb: &Verb) -> Result<Place, Refusal> {
+    if !matches!(verb, Verb::List { .. }) {
+        let reason = match reads(verb) {
+            true => Reason::Permission,
+            false => Reason::Destination,
+        };
+        return Err(Refusal::new(reason, NAME_ONE));
+    }
+    let above = Some(subject.listed().map(str::to_owned).collect());
+    Ok(Place { outlet: Arc::clone(top), path: None, rights: Rights::default(), above })
+}
+
+/// A place in an export that is there.
+fn in_export(
+    subject: &Subject<'_>,
+    (name, outlet): (&str, &Arc<Outlet>),
+    (full, path): (&RelPath, Option<RelPath>),
+    verb: &Verb,
+) -> Result<Place, Refusal> {
+    let rights = subject.rights(name, path.as_ref());
+    let ways = subject.ways(name, path.as_ref());
+    let outlet = Arc::clone(outlet);
+    if right(verb).within(rights.access()) {
+        return Ok(Place { outlet, path, rights, above: None });
+    }
+    if ways.is_empty() && !rights.is_some() {
+        return Err(absent(verb, full));
+    }
+    if rights.is_some() {
+        let what = match right(verb) {
+            Right::Read | Right::None => "be read",
+            Right::Write => "be written",
+            Right::Both => "be read and written",
+        };
+        let text =
+            format!("{full}: it may not {what} with this key here; ask whoever runs the server");
+        return Err(Refusal::new(Reason::NotAuthorised, text));
+    }
+    let above: Vec<String> = ways.into_iter().map(str::to_owned).collect();
+    match verb {
+        Verb::List { .. } => Ok(Place { outlet, path, rights, above: Some(above) }),
+        Verb::Get { .. } | Verb::Put { .. } | Verb::Tree { .. } | Verb::Stream { .. } => {
+            let text = format!("{full}: only a part of it is for this key: {}", above.join(", "));
+            Err(Refusal::new(Reason::Permission, text))
+        }
+    }
+}
+
+/// That there is no such place, or none that the client may see.
+fn absent(verb: &Verb, path: &RelPath) -> Refusal {
+    let (name, rest) = split(path);
+    match (reads(verb), rest) {
+        (true, _) => {
+            let missing = SourceError::Missing { path: path.to_string() };
+            Refusal::new(Reason::Missing, missing.to_string())
+        }
+        (false, None) => Refusal::new(Reason::Destination, format!("{name}: {NO_EXPORT}")),
+        (false, Some(_)) => {
+            Refusal::new(Reason::Destination, format!("{path}: no such directory here"))
+        }
+    }
+}
+
+fn reads(verb: &Verb) -> bool {
+    match right(verb) {
+        Right::Read | Right::None => true,
+        Right::Write | Right::Both => false,
+    }
+}
+
+const NAME_ONE: &str = "this server has several exports: name one of them in the address, as in \
+                        gtp://HOST/EXPORT/PATH; `gtp ls gtp://HOST/` lists those for this key";
+const NO_EXPORT: &str = "the server has no such export for this key; `gtp ls gtp://HOST/` lists \
+                         those that there are";
+
+#[cfg(test)]
+mod tests {
+    use gtp_alloc::Bytes;
+
+    use super::super::rules::{GroupRule, Visibility, Who};
+    use super::*;
+    use crate::trust::{AuthorizedKeys, Grants, Strangers};
+
+    fn key() -> Fingerprint {
+        Fingerprint::of_public_key(&[1])
+    }
+
+    fn rule(path: &std::path::Path, read: Who) -> ExportRule {
+        let (write, delete, visibility) = (Who::Nobody, Who::Nobody, Visibility::Listed);
+        ExportRule { path: path.to_owned(), read, write, delete, visibility }
+    }
+
+    fn outlets(dir: &std::path::Path) -> Outlets {
+        let secret = rule(&dir.join("s"), Who::Nobody);
+        let home = rule(&dir.join("h"), Who::Nobody);
+        let open = rule(&dir.join("o"), Who::Everybody);
+        let grants = Grants { write: vec!["home/a".parse().unwrap()], ..Grants::default() };
+        let group = GroupRule { keys: [key()].into(), grants };
+        let exports = [("secret", secret), ("home", home), ("open", open)];
+        let exports = exports.map(|(name, rule)| (name.to_owned(), rule)).into();
+        let groups = [("g".to_owned(), group)].into();
+        ["s", "h", "o"].iter().for_each(|name| std::fs::create_dir_all(dir.join(name)).unwrap());
+        let budget = Budget::new(Bytes(1 << 20));
+        Outlets::several(Exports { exports, groups }, "the server's /", budget).ok().unwrap()
+    }
+
+    fn trust() -> ClientTrust {
+        let keys = AuthorizedKeys::of_one(key(), crate::trust::Access::ALL);
+        ClientTrust { keys, strangers: Strangers::Refused }
+    }
+
+    fn verbs(path: &str) -> [Verb; 4] {
+        let bytes = || path.as_bytes().to_vec();
+        [
+            Verb::Get { path: bytes() },
+            Verb::List { path: bytes() },
+            Verb::Tree { path: bytes(), changes: true },
+            Verb::Tree { path: bytes(), changes: false },
+        ]
+    }
+
+    #[test]
+    fn an_export_that_a_client_may_not_see_answers_word_for_word_like_one_that_is_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (outlets, trust) = (outlets(dir.path()), trust());
+        let said = |verb: &Verb, path: &str, other: &str| {
+            let refusal = outlets.find(&trust, &key(), verb).err().unwrap();
+            (refusal.reason, refusal.text.replace(path, other))
+        };
+        for (there, other) in
+            [("secret", "nowhere"), ("secret/x", "nowhere/x"), ("home/b", "home/c")]
+        {
+            for (one, two) in verbs(there).iter().zip(&verbs(other)) {
+                assert_eq!(said(one, there, "?"), said(two, other, "?"), "{there}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_is_beneath_the_export_of_its_first_name_and_above_places_only_ways_are_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (outlets, trust) = (outlets(dir.path()), trust());
+        let find = |path: &str| outlets.find(&trust, &key(), &Verb::List { path: path.into() });
+        let found = find("open/x/y").ok().unwrap();
+        assert_eq!(found.outlet.name.as_deref(), Some("open"));
+        assert_eq!(found.path.unwrap().as_str(), "x/y");
+        assert_eq!(found.outlet.called, "the server's /open/");
+        assert_eq!(find("").ok().unwrap().above.unwrap(), ["home", "open"]);
+        assert_eq!(find("home").ok().unwrap().above.unwrap(), ["a"]);
+        let [get, _, change, _] = verbs("home");
+        for verb in [get, change] {
+            let refusal = outlets.find(&trust, &key(), &verb).err().unwrap();
+            assert_eq!(refusal.reason, Reason::Permission, "{}", refusal.text);
+        }
+        let [_, list, ..] = verbs("home/a");
+        let refusal = outlets.find(&trust, &key(), &list).err().unwrap();
+        assert_eq!(refusal.reason, Reason::NotAuthorised, "it may only write there");
+    }
+
+    #[test]
+    fn an_export_that_stays_is_the_same_after_a_change_and_one_with_another_path_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (outlets, trust) = (outlets(dir.path()), trust());
+        let find = || {
+            let found = outlets.find(&trust, &key(), &Verb::List { path: b"open".to_vec() });
+            found.ok().map(|place| place.outlet)
+        };
+        let before = find().unwrap();
+        let rules = |path: &std::path::Path| {
+            let exports = [("open".to_owned(), rule(path, Who::Everybody))].into();
+            Exports { exports, groups: BTreeMap::new() }
+        };
+        assert!(outlets.replace(rules(&dir.path().join("o"))));
+        assert!(Arc::ptr_eq(&before, &find().unwrap()));
+        assert!(outlets.replace(rules(&dir.path().join("h"))));
+        assert!(!Arc::ptr_eq(&before, &find().unwrap()));
+        assert!(outlets.replace(Exports::default()) && find().is_none());
+    }
+}

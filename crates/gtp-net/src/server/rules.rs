@@ -1,0 +1,444 @@
+//! Which exports a server with several has, and who may do what in each of them.
+//!
+//! Rights add up: those that an export gives to everybody or to groups, those of the groups that a
+//! key belongs to, and the key's own. The list of keys says at most what a key may do at all. What
+//! nobody has given nobody has. This module decides from values; it opens nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use gtp_store::RelPath;
+
+use crate::identity::Fingerprint;
+use crate::trust::{Access, Below, ClientTrust, Grants, is_name};
+
+/// Exports of one server.
+pub const EXPORTS_MOST: usize = 256;
+/// Groups of one server.
+pub const GROUPS_MOST: usize = 256;
+/// Keys that one group may name in the configuration; the list of keys may name more.
+pub const KEYS_OF_GROUP_MOST: usize = 1_024;
+
+/// What a server with several exports offers, and who may do what there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exports {
+    /// By their names, which are the first component of a path.
+    pub exports: BTreeMap<String, ExportRule>,
+    /// By their names.
+    pub groups: BTreeMap<String, GroupRule>,
+}
+
+/// One export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportRule {
+    /// The directory or file, an absolute path.
+    pub path: PathBuf,
+    /// Who may list and get all of it.
+    pub read: Who,
+    /// Who may write in all of it.
+    pub write: Who,
+    /// Who may remove and move things in all of it.
+    pub delete: Who,
+    /// Whether it is listed for those who may use it.
+    pub visibility: Visibility,
+}
+
+/// Whether an export is listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Visibility {
+    /// For those who may use it.
+    #[default]
+    Listed,
+    /// For nobody: its name must be known.
+    Hidden,
+}
+
+/// Who has a right in an export.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Who {
+    /// Nobody, but for groups and keys that name the export themselves.
+    #[default]
+    Nobody,
+    /// Everybody whom the server lets in.
+    Everybody,
+    /// The members of these groups.
+    Groups(BTreeSet<String>),
+}
+
+/// One group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupRule {
+    /// Its members, beside those whose line in the list of keys names it.
+    pub keys: BTreeSet<Fingerprint>,
+    /// What its members may do where.
+    pub grants: Grants,
+}
+
+/// What a client may do at a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// List and get.
+    pub read: bool,
+    /// Write.
+    pub write: bool,
+    /// Remove and move away.
+    pub delete: bool,
+}
+
+impl Rights {
+    /// All that a key may do to whom the list gives this, where nothing is divided further.
+    pub fn of(access: Access) -> Rights {
+        Rights { read: access.read, write: access.write, delete: access.write }
+    }
+
+    /// The same without what is to be deleted.
+    pub fn access(self) -> Access {
+        Access { read: self.read, write: self.write }
+    }
+
+    /// Whether there is any.
+    pub fn is_some(self) -> bool {
+        self.read || self.write || self.delete
+    }
+
+    fn within(self, most: Access) -> Rights {
+        Rights {
+            read: self.read && most.read,
+            write: self.write && most.write,
+            delete: self.delete && most.write,
+        }
+    }
+}
+
+/// Why a description of exports cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadExports {
+    /// There are too many of something.
+    #[error("there are {there} {what}, and {most} at most are allowed")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        there: usize,
+        /// How many may be.
+        most: usize,
+    },
+    /// A name that no export or group may have.
+    #[error(
+        "`{0}` is no name: a name has 1 to 64 letters, digits, dots, - and _, and begins with no \
+         dot or -"
+    )]
+    Name(String),
+    /// The path is not absolute.
+    #[error("[export.{0}] `path`: write an absolute path, as in \"/srv/{0}\"")]
+    Path(String),
+    /// An export names a group that is not there.
+    #[error("[export.{export}] names the group `{group}`, and there is no [group.{group}]")]
+    NoGroup {
+        /// Which export.
+        export: String,
+        /// Which group.
+        group: String,
+    },
+    /// A group names an export that is not there.
+    #[error("[group.{group}] names the export `{export}`, and there is no [export.{export}]")]
+    NoExport {
+        /// Which group.
+        group: String,
+        /// Which export.
+        export: String,
+    },
+}
+
+impl Exports {
+    /// Looks whether all fits together.
+    ///
+    /// # Errors
+    /// [`BadExports`], the first thing that does not.
+    pub fn check(&self) -> Result<(), BadExports> {
+        let few = |what, there: usize, most: usize| match there <= most {
+            true => Ok(()),
+            false => Err(BadExports::TooMany { what, there, most }),
+        };
+        few("exports", self.exports.len(), EXPORTS_MOST)?;
+        few("groups", self.groups.len(), GROUPS_MOST)?;
+        if let Some(bad) = self.exports.keys().chain(self.groups.keys()).find(|n| !is_name(n)) {
+            return Err(BadExports::Name(gtp_text::of_text(bad)));
+        }
+        for (export, rule) in &self.exports {
+            if !rule.path.is_absolute() {
+                return Err(BadExports::Path(export.clone()));
+            }
+            let named = [&rule.read, &rule.write, &rule.delete].into_iter().flat_map(Who::groups);
+            if let Some(group) = named.into_iter().find(|name| !self.groups.contains_key(*name)) {
+                let (export, group) = (export.clone(), group.clone());
+                return Err(BadExports::NoGroup { export, group });
+            }
+        }
+        for (name, group) in &self.groups {
+            few("keys of one group", group.keys.len(), KEYS_OF_GROUP_MOST)?;
+            let missing = group.grants.all().find(|at| !self.exports.contains_key(at.export()));
+            if let Some(at) = missing {
+                let (group, export) = (name.clone(), at.export().to_owned());
+                return Err(BadExports::NoExport { group, export });
+            }
+        }
+        Ok(())
+    }
+
+    /// The exports to which no rule gives anybody a right; keys of the list may have some.
+    pub fn of_nobody(&self) -> impl Iterator<Item = &str> {
+        self.exports.iter().filter_map(|(name, rule)| {
+            let given = [&rule.read, &rule.write, &rule.delete].iter().any(|w| **w != Who::Nobody);
+            let named = |group: &GroupRule| group.grants.all().any(|at| at.export() == name);
+            (!given && !self.groups.values().any(named)).then_some(name.as_str())
+        })
+    }
+}
+
+impl Who {
+    fn groups(&self) -> impl Iterator<Item = &String> {
+        let groups = match self {
+            Who::Nobody | Who::Everybody => None,
+            Who::Groups(groups) => Some(groups),
+        };
+        groups.into_iter().flatten()
+    }
+}
+
+/// A client as the rules see it.
+pub(super) struct Subject<'r> {
+    rules: &'r Exports,
+    /// What the list of keys lets it do at all.
+    most: Access,
+    /// Its groups that the configuration has.
+    groups: Vec<(&'r str, &'r GroupRule)>,
+    own: Grants,
+}
+
+impl<'r> Subject<'r> {
+    /// The client with this key. One that is in a group and not on the list is a stranger.
+    pub fn of(rules: &'r Exports, trust: &ClientTrust, key: &Fingerprint) -> Subject<'r> {
+        let is_listed = trust.keys.access(key) != Access::NONE;
+        let named: BTreeSet<&str> = trust.keys.groups(key).collect();
+        let is_member = |(name, group): &(&String, &GroupRule)| {
+            is_listed && (group.keys.contains(key) || named.contains(name.as_str()))
+        };
+        let groups = rules.groups.iter().filter(is_member);
+        let groups = groups.map(|(name, group)| (name.as_str(), group)).collect();
+        Subject { rules, most: trust.access(key), groups, own: trust.keys.grants(key) }
+    }
+
+    /// What it may do at a path of an export; nothing where there is no such export.
+    pub fn rights(&self, export: &str, path: Option<&RelPath>) -> Rights {
+        let Some(rule) = self.rules.exports.get(export) else { return Rights::default() };
+        let covered = |grants: &Grants| {
+            let within = |all: &[Below]| all.iter().any(|at| at.covers(export, path));
+            [within(&grants.read), within(&grants.write), within(&grants.delete)]
+        };
+        let mut has = [&rule.read, &rule.write, &rule.delete].map(|who| self.is_among(who));
+        for grants in self.grants() {
+            for (has, more) in has.iter_mut().zip(covered(grants)) {
+                *has |= more;
+            }
+        }
+        let [read, write, delete] = has;
+        Rights { read, write, delete }.within(self.most)
+    }
+
+    /// The names directly beneath a path of an export that lead to where it may do something. Empty
+    /// where it may do something already.
+    pub fn ways(&self, export: &str, path: Option<&RelPath>) -> BTreeSet<&str> {
+        if !self.rules.exports.contains_key(export) || self.rights(export, path).is_some() {
+            return BTreeSet::new();
+        }
+        let may = [self.most.read, self.most.write, self.most.write];
+        let lists = self
+            .grants()
+            .flat_map(|grants| [&grants.read, &grants.write, &grants.delete].into_iter().zip(may));
+        let places = lists.filter(|(_, may)| *may).flat_map(|(places, _)| places);
+        places.filter_map(|at| at.way(export, path)).collect()
+    }
+
+    /// The exports that are listed for it.
+    pub fn listed(&self) -> impl Iterator<Item = &'r str> {
+        let shown = self.rules.exports.iter().filter(|(_, r)| r.visibility == Visibility::Listed);
+        let shown = shown.map(|(name, _)| name.as_str());
+        shown.filter(|name| self.sees(name, None))
+    }
+
+    /// Whether it may do something there, or beneath it.
+    pub fn sees(&self, export: &str, path: Option<&RelPath>) -> bool {
+        self.rights(export, path).is_some() || !self.ways(export, path).is_empty()
+    }
+
+    fn grants(&self) -> impl Iterator<Item = &Grants> {
+        self.groups.iter().map(|(_, group)| &group.grants).chain([&self.own])
+    }
+
+    fn is_among(&self, who: &Who) -> bool {
+        match who {
+            Who::Nobody => false,
+            Who::Everybody => true,
+            Who::Groups(names) => self.groups.iter().any(|(name, _)| names.contains(*name)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trust::{AuthorizedKeys, Strangers};
+
+    fn key(n: u8) -> Fingerprint {
+        Fingerprint::of_public_key(&[n])
+    }
+
+    fn path(text: &str) -> Option<RelPath> {
+        (!text.is_empty()).then(|| RelPath::new(text).unwrap())
+    }
+
+    fn export(read: Who, write: Who, delete: Who) -> ExportRule {
+        ExportRule { path: "/srv".into(), read, write, delete, visibility: Visibility::Listed }
+    }
+
+    fn of_group(name: &str) -> Who {
+        Who::Groups([name.to_owned()].into())
+    }
+
+    fn places(all: &[&str]) -> Vec<Below> {
+        all.iter().map(|at| at.parse().unwrap()).collect()
+    }
+
+    /// `pub` for all, `lab` for the group staff, `home` for whoever names a part of it, and `drop`
+    /// that is not listed.
+    fn rules() -> Exports {
+        let staff = GroupRule {
+            keys: [key(1)].into(),
+            grants: Grants {
+                read: places(&["home/staff"]),
+                write: places(&["home/staff/in"]),
+                delete: Vec::new(),
+            },
+        };
+        let hidden = ExportRule {
+            visibility: Visibility::Hidden,
+            ..export(Who::Nobody, Who::Everybody, Who::Nobody)
+        };
+        let exports = [
+            ("pub", export(Who::Everybody, Who::Nobody, Who::Nobody)),
+            ("lab", export(of_group("staff"), of_group("staff"), of_group("staff"))),
+            ("home", export(Who::Nobody, Who::Nobody, Who::Nobody)),
+            ("drop", hidden),
+        ];
+        Exports {
+            exports: exports.map(|(name, rule)| (name.to_owned(), rule)).into(),
+            groups: [("staff".to_owned(), staff)].into(),
+        }
+    }
+
+    /// The keys 1 to 4; 2 is of the staff by its line, 3 only reads, 4 has a place of its own.
+    fn trust(strangers: Strangers) -> ClientTrust {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!(
+            "{}\n{} group=staff\n{} read group=staff\n{} read=home/d/e write=home/d/f\n",
+            key(1),
+            key(2),
+            key(3),
+            key(4)
+        );
+        std::fs::write(dir.path().join("keys"), text).unwrap();
+        let keys = AuthorizedKeys::load(&dir.path().join("keys")).unwrap();
+        ClientTrust { keys, strangers }
+    }
+
+    fn rights(who: u8, export: &str, at: &str) -> [bool; 3] {
+        let (rules, trust) = (rules(), trust(Strangers::Refused));
+        let Rights { read, write, delete } =
+            Subject::of(&rules, &trust, &key(who)).rights(export, path(at).as_ref());
+        [read, write, delete]
+    }
+
+    #[test]
+    fn rights_of_the_export_of_the_groups_and_of_the_key_add_up_below_what_the_list_allows() {
+        for member in [1, 2] {
+            assert_eq!(rights(member, "lab", ""), [true; 3]);
+            assert_eq!(rights(member, "home", "staff/x"), [true, false, false]);
+            assert_eq!(rights(member, "home", "staff/in/x"), [true, true, false]);
+        }
+        assert_eq!(rights(3, "lab", ""), [true, false, false], "its line says read");
+        assert_eq!(rights(3, "drop", ""), [false; 3]);
+        assert_eq!(rights(4, "lab", ""), [false; 3]);
+        assert_eq!(rights(4, "home", "d/e"), [true, false, false]);
+        assert_eq!(rights(4, "home", "d/f/g"), [false, true, false]);
+        assert_eq!((rights(4, "home", "d"), rights(4, "home", "")), ([false; 3], [false; 3]));
+        assert_eq!(rights(4, "pub", "x"), [true, false, false]);
+        assert_eq!(rights(1, "none", ""), [false; 3]);
+    }
+
+    #[test]
+    fn a_stranger_reads_what_everybody_reads_and_only_if_the_server_is_public() {
+        let rules = rules();
+        for (strangers, reads) in [(Strangers::MayRead, true), (Strangers::Refused, false)] {
+            let trust = trust(strangers);
+            let stranger = Subject::of(&rules, &trust, &key(9));
+            assert_eq!(stranger.rights("pub", None).read, reads);
+            assert!(!stranger.rights("drop", None).is_some() && !stranger.sees("lab", None));
+            assert_eq!(stranger.listed().next().is_some(), reads);
+        }
+    }
+
+    #[test]
+    fn a_key_of_a_group_that_the_list_does_not_have_is_a_stranger() {
+        let rules = rules();
+        let nobody = ClientTrust { keys: AuthorizedKeys::default(), strangers: Strangers::MayRead };
+        assert!(!Subject::of(&rules, &nobody, &key(1)).sees("lab", None));
+    }
+
+    #[test]
+    fn exports_are_listed_for_those_who_may_use_them_or_a_part_and_hidden_ones_for_nobody() {
+        let (rules, trust) = (rules(), trust(Strangers::Refused));
+        let listed = |n| Subject::of(&rules, &trust, &key(n)).listed().collect::<Vec<_>>();
+        assert_eq!(listed(1), ["home", "lab", "pub"]);
+        assert_eq!(listed(4), ["home", "pub"]);
+        let hidden = Subject::of(&rules, &trust, &key(1));
+        assert!(hidden.rights("drop", None).write && hidden.sees("drop", None));
+    }
+
+    #[test]
+    fn above_its_places_a_client_sees_the_ways_there_and_nothing_beside_them() {
+        let (rules, trust) = (rules(), trust(Strangers::Refused));
+        let subject = Subject::of(&rules, &trust, &key(4));
+        let ways =
+            |at: &str| subject.ways("home", path(at).as_ref()).into_iter().collect::<Vec<_>>();
+        assert_eq!((ways(""), ways("d")), (vec!["d"], vec!["e", "f"]));
+        assert!(ways("d/e").is_empty() && ways("other").is_empty());
+        let reader = Subject::of(&rules, &trust, &key(3));
+        assert_eq!(reader.ways("home", None).into_iter().collect::<Vec<_>>(), ["staff"]);
+    }
+
+    #[test]
+    fn names_that_lead_nowhere_and_too_many_of_them_are_refused() {
+        assert_eq!(rules().check(), Ok(()));
+        let mut bad = rules();
+        bad.exports.get_mut("pub").unwrap().read = of_group("none");
+        assert!(matches!(bad.check(), Err(BadExports::NoGroup { .. })));
+        let mut bad = rules();
+        bad.groups.get_mut("staff").unwrap().grants.delete = places(&["none/x"]);
+        assert!(matches!(bad.check(), Err(BadExports::NoExport { .. })));
+        let mut bad = rules();
+        bad.exports.get_mut("pub").unwrap().path = "srv".into();
+        assert!(matches!(bad.check(), Err(BadExports::Path(_))));
+        let mut bad = rules();
+        let rule = bad.exports["pub"].clone();
+        bad.exports.insert("a/b".into(), rule.clone());
+        assert!(matches!(bad.check(), Err(BadExports::Name(_))));
+        let mut many = rules();
+        many.exports.extend((0..EXPORTS_MOST).map(|n| (n.to_string(), rule.clone())));
+        assert!(matches!(many.check(), Err(BadExports::TooMany { there: 260, .. })));
+        assert_eq!(rules().of_nobody().collect::<Vec<_>>(), Vec::<&str>::new());
+        let mut lonely = rules();
+        lonely.groups.get_mut("staff").unwrap().grants = Grants::default();
+        assert_eq!(lonely.of_nobody().collect::<Vec<_>>(), ["home"]);
+    }
+}
