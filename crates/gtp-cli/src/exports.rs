@@ -8,8 +8,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use gtp::{
-    Below, ExportRule, Exports, Fingerprint, Grants, GroupRule, PLACES_MOST, Visibility, Who,
+    Below, ExportRule, Exports, Fingerprint, Grants, GroupRule, PLACES_MOST, Quota, Visibility, Who,
 };
+
+use crate::words;
 
 /// The tables' names.
 const EXPORT: &str = "export";
@@ -88,40 +90,48 @@ fn tables(file: &mut toml::Table, table: &'static str) -> Result<Vec<(String, to
 fn export(name: &str, says: &toml::Table) -> Result<ExportRule, Bad> {
     let mut path = None;
     let (mut read, mut write, mut delete) = (Who::Nobody, Who::Nobody, Who::Nobody);
-    let mut visibility = Visibility::Listed;
+    let (mut visibility, mut quota) = (Visibility::Listed, Quota::default());
     for (key, value) in says {
-        let taken =
-            match key.as_str() {
-                "path" => text(value).map(|text| path = Some(PathBuf::from(text))),
-                "read" => who(value).map(|who| read = who),
-                "write" => who(value).map(|who| write = who),
-                "delete" => who(value).map(|who| delete = who),
-                "hidden" => truth(value).map(|hidden| {
-                    visibility = if hidden { Visibility::Hidden } else { Visibility::Listed };
-                }),
-                _ => Err("no setting of an export; there are path, read, write, delete and hidden"
-                    .into()),
-            };
+        let taken = match key.as_str() {
+            "path" => text(value).map(|text| path = Some(PathBuf::from(text))),
+            "read" => who(value).map(|who| read = who),
+            "write" => who(value).map(|who| write = who),
+            "delete" => who(value).map(|who| delete = who),
+            "hidden" => truth(value).map(|hidden| {
+                visibility = if hidden { Visibility::Hidden } else { Visibility::Listed };
+            }),
+            "quota" => size(value).map(|bytes| quota.bytes = Some(bytes)),
+            "quota-files" => number(value).map(|files| quota.files = Some(files)),
+            _ => Err(NO_SETTING.into()),
+        };
         taken.map_err(|why| at(EXPORT, name, key, why))?;
     }
     let path = path.ok_or_else(|| at(EXPORT, name, "", "say its `path`".into()))?;
-    Ok(ExportRule { path, read, write, delete, visibility })
+    Ok(ExportRule { path, read, write, delete, visibility, quota })
 }
 
 fn group(name: &str, says: &toml::Table) -> Result<GroupRule, Bad> {
     let (mut keys, mut grants) = (BTreeSet::new(), Grants::default());
+    let mut quota = Quota::default();
     for (key, value) in says {
         let taken = match key.as_str() {
             "keys" => fingerprints(value).map(|all| keys = all),
             "read" => places(value).map(|all| grants.read = all),
             "write" => places(value).map(|all| grants.write = all),
             "delete" => places(value).map(|all| grants.delete = all),
-            _ => Err("no setting of a group; there are keys, read, write and delete".into()),
+            "quota" => size(value).map(|bytes| quota.bytes = Some(bytes)),
+            "quota-files" => number(value).map(|files| quota.files = Some(files)),
+            _ => Err(NO_GROUP_SETTING.into()),
         };
         taken.map_err(|why| at(GROUP, name, key, why))?;
     }
-    Ok(GroupRule { keys, grants })
+    Ok(GroupRule { keys, grants, quota })
 }
+
+const NO_SETTING: &str = "no setting of an export; there are path, read, write, delete, hidden, \
+                          quota and quota-files";
+const NO_GROUP_SETTING: &str = "no setting of a group; there are keys, read, write, delete, quota \
+                                and quota-files";
 
 fn at(table: &'static str, name: &str, key: &str, why: String) -> Bad {
     Bad { table, name: name.into(), key: key.into(), why }
@@ -133,6 +143,16 @@ fn text(value: &toml::Value) -> Result<&str, String> {
 
 fn truth(value: &toml::Value) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| "must be true or false".into())
+}
+
+/// A number of bytes with its unit.
+fn size(value: &toml::Value) -> Result<u64, String> {
+    words::bytes(text(value).map_err(|_| "needs a size between quotes, as in \"50GB\"")?)
+}
+
+fn number(value: &toml::Value) -> Result<u64, String> {
+    let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+    number.ok_or_else(|| "needs a number, as in 100000".into())
 }
 
 /// Everybody, nobody, or groups.
@@ -182,6 +202,7 @@ pub fn settings(exports: &Exports) -> Vec<(String, String)> {
             ("hidden", hidden.to_string()),
         ];
         all.extend(said.map(|(key, value)| (format!("export.{name}.{key}"), value)));
+        all.extend(say_quota(&format!("export.{name}"), rule.quota));
     }
     for (name, rule) in &exports.groups {
         let keys: Vec<String> = rule.keys.iter().map(Fingerprint::to_string).collect();
@@ -198,8 +219,15 @@ pub fn settings(exports: &Exports) -> Vec<(String, String)> {
         ];
         let said = said.into_iter().filter(|(_, value)| !value.is_empty());
         all.extend(said.map(|(key, value)| (format!("group.{name}.{key}"), value)));
+        all.extend(say_quota(&format!("group.{name}"), rule.quota));
     }
     all
+}
+
+fn say_quota(of: &str, quota: Quota) -> impl Iterator<Item = (String, String)> {
+    let bytes = quota.bytes.map(|bytes| (format!("{of}.quota"), words::say_bytes(bytes)));
+    let files = quota.files.map(|files| (format!("{of}.quota-files"), files.to_string()));
+    bytes.into_iter().chain(files)
 }
 
 fn say_who(who: &Who) -> String {
@@ -223,7 +251,8 @@ mod tests {
         let all = read(
             "[export.home]\npath = \"/srv/home\"\nread = [\"staff\"]\n\
              [export.drop]\npath = \"/srv/drop\"\nwrite = true\nhidden = true\n\
-             [group.staff]\nwrite = [\"home/in\", \"drop\"]\n",
+             [group.staff]\nwrite = [\"home/in\", \"drop\"]\nquota = \"2GiB\"\n\
+             quota-files = 7\n",
         );
         let all = all.unwrap().unwrap();
         let says = settings(&all);
@@ -235,6 +264,8 @@ mod tests {
             (Some("true"), Some("true"))
         );
         assert_eq!(value("group.staff.write"), Some("home/in,drop"));
+        assert_eq!(value("group.staff.quota"), Some("2.0 GiB"));
+        assert_eq!(value("group.staff.quota-files"), Some("7"));
         assert_eq!(read("weight = 2\n"), Ok(None));
     }
 
@@ -246,6 +277,8 @@ mod tests {
             ("[export.a]\npath = \"/a\"\nreed = true", "a", "reed"),
             ("[export.a]\npath = \"/a\"\nread = \"staff\"", "a", "read"),
             ("[export.a]\npath = \"/a\"\nhidden = 1", "a", "hidden"),
+            ("[export.a]\npath = \"/a\"\nquota = 7", "a", "quota"),
+            ("[export.a]\npath = \"/a\"\nquota-files = -1", "a", "quota-files"),
             ("[export.a]\npath = \"/a\"\n[group.g]\nkeys = [\"x\"]", "g", "keys"),
             ("[export.a]\npath = \"/a\"\n[group.g]\nread = [\"../x\"]", "g", "read"),
             ("[export.a]\npath = \"a\"", "", ""),

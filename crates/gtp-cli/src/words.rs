@@ -15,6 +15,11 @@ pub fn rate(text: &str) -> Result<Rate, String> {
     units_text::parse_rate(text).map_err(|e| e.to_string())
 }
 
+/// Reads an amount of bytes.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    units_text::parse_bytes(text).map(|bytes| bytes.0).map_err(|e| e.to_string())
+}
+
 /// Reads the size of a frame, 1 KiB at least.
 pub fn frame(text: &str) -> Result<u64, String> {
     let bytes = units_text::parse_bytes(text).map_err(|e| e.to_string())?;

@@ -49,6 +49,7 @@ mod time_step;
 mod tree;
 #[cfg(test)]
 mod unprivileged;
+mod usage;
 mod walk;
 
 pub use abilities::is_refused;
@@ -76,3 +77,4 @@ pub use streamed::StreamedFile;
 pub use synthetic::{Pattern, SyntheticSource};
 pub use time_step::TimeStep;
 pub use tree::Tree;
+pub use usage::{Sizes, Usage, usage_beneath};

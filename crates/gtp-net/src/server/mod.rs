@@ -6,8 +6,10 @@
 
 pub(crate) mod admission;
 pub(crate) mod budget;
+mod charge;
 pub(crate) mod clients;
 mod confines;
+mod counting;
 mod event;
 mod get;
 mod ground;
@@ -20,6 +22,7 @@ pub(crate) mod path_questions;
 mod place;
 mod pulse;
 mod put;
+mod quota;
 mod rules;
 mod scan;
 pub(crate) mod session;
@@ -54,6 +57,7 @@ pub use event::{
 };
 pub use place::listen_address;
 pub use pulse::{Asked, Asker, Pulse, questions};
+pub use quota::Quota;
 pub use rules::{
     BadExports, EXPORTS_MOST, ExportRule, Exports, GROUPS_MOST, GroupRule, KEYS_OF_GROUP_MOST,
     Rights, Visibility, Who,

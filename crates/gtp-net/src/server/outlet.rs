@@ -14,8 +14,10 @@ use gtp_store::{Chosen, RelPath, SourceError};
 use gtp_sys::Clock;
 
 use super::budget::Budget;
+use super::counting::count;
 use super::ground::Ground;
 use super::occupancy::Right;
+use super::quota::{Ledger, Meter};
 use super::rules::{ExportRule, Exports, Rights, Subject};
 use super::session::{Refusal, place, right};
 use super::walks::Walks;
@@ -31,12 +33,19 @@ pub(super) struct Outlet {
     pub called: String,
     pub walks: Arc<Walks>,
     pub ground: Arc<Ground>,
+    ledger: Arc<Ledger>,
+    /// Whoever writes holds it.
+    writers: Arc<()>,
 }
+
+/// Somebody who writes to an export, until this is dropped.
+pub(super) type Writer = Arc<()>;
 
 /// All exports of a server.
 pub(crate) struct Outlets {
     now: RwLock<Arc<Standing>>,
     listings: Arc<Budget>,
+    ledger: Arc<Ledger>,
     clock: Clock,
 }
 
@@ -73,12 +82,30 @@ pub(super) struct Place {
 }
 
 impl Outlet {
-    fn of(name: Option<&str>, called: &str, ground: Ground, listings: &Arc<Budget>) -> Arc<Outlet> {
-        let ground = Arc::new(ground);
+    fn of(
+        name: Option<&str>,
+        called: &str,
+        ground: Ground,
+        (listings, ledger): (&Arc<Budget>, &Arc<Ledger>),
+    ) -> Arc<Outlet> {
+        let (ground, ledger) = (Arc::new(ground), Arc::clone(ledger));
         let opened = Arc::clone(&ground);
         let walks = Walks::new(Arc::clone(listings), move || opened.export());
         let called = name.map_or_else(|| called.to_owned(), |name| format!("{called}{name}/"));
-        Arc::new(Outlet { name: name.map(Arc::from), called, walks, ground })
+        let (name, writers) = (name.map(Arc::from), Writer::default());
+        Arc::new(Outlet { name, called, walks, ground, ledger, writers })
+    }
+
+    /// Notes that somebody begins to write at or beneath a path, and says for which accounts that
+    /// counts. An account that comes later is not counted before this writer has gone.
+    pub fn writing(&self, path: Option<&RelPath>) -> (Writer, Meter) {
+        let writer = Arc::clone(&self.writers);
+        (writer, self.ledger.meter(self.name.as_deref().unwrap_or_default(), path))
+    }
+
+    /// Whether nobody writes.
+    pub fn is_quiet(&self) -> bool {
+        Arc::strong_count(&self.writers) == 1
     }
 }
 
@@ -97,8 +124,9 @@ impl Outlets {
         let ground = Ground::new(root, chosen, clock);
         // Each session opens it anew; this is to fail early.
         ground.try_export()?;
-        let standing = Standing::One(Outlet::of(None, called, ground, &listings));
-        Ok(Outlets { now: RwLock::new(Arc::new(standing)), listings, clock })
+        let ledger = Arc::new(Ledger::default());
+        let standing = Standing::One(Outlet::of(None, called, ground, (&listings, &ledger)));
+        Ok(Outlets { now: RwLock::new(Arc::new(standing)), listings, ledger, clock })
     }
 
     /// Several exports. Those that cannot be opened may be there later. Blocks.
@@ -112,10 +140,11 @@ impl Outlets {
     ) -> Result<Outlets, SourceError> {
         let clock = Clock::start();
         let nowhere = Ground::new(std::path::PathBuf::new(), None, clock);
-        let top = Outlet::of(None, called, nowhere, &listings);
+        let ledger = Arc::new(Ledger::default());
+        let top = Outlet::of(None, called, nowhere, (&listings, &ledger));
         let (all, rest) = (BTreeMap::new(), Exports::default());
         let empty = Standing::Several { rules: rest, all, top };
-        let outlets = Outlets { now: RwLock::new(Arc::new(empty)), listings, clock };
+        let outlets = Outlets { now: RwLock::new(Arc::new(empty)), listings, ledger, clock };
         outlets.replace(rules);
         match outlets.look_anew() {
             Looked { opened: 0, first: Some(why) } => Err(why),
@@ -172,11 +201,14 @@ impl Outlets {
             let same = old.get(name).filter(|outlet| outlet.ground.root() == rule.path);
             let outlet = same.cloned().unwrap_or_else(|| {
                 let ground = Ground::new(rule.path.clone(), None, self.clock);
-                Outlet::of(Some(name), &top.called, ground, &self.listings)
+                Outlet::of(Some(name), &top.called, ground, (&self.listings, &self.ledger))
             });
             (name.clone(), outlet)
         };
-        let all = rules.exports.iter().map(outlet).collect();
+        let all: BTreeMap<String, Arc<Outlet>> = rules.exports.iter().map(outlet).collect();
+        for (account, places) in self.ledger.replace(rules.accounts()) {
+            count(&self.ledger, account, places, &all);
+        }
         let standing = Standing::Several { rules, all, top: Arc::clone(top) };
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(standing);
         true
@@ -314,6 +346,7 @@ const NO_EXPORT: &str = "the server has no such export for this key; `gtp ls gtp
 mod tests {
     use gtp_alloc::Bytes;
 
+    use super::super::quota::Quota;
     use super::super::rules::{GroupRule, Visibility, Who};
     use super::*;
     use crate::trust::{AuthorizedKeys, Grants, Strangers};
@@ -324,7 +357,8 @@ mod tests {
 
     fn rule(path: &std::path::Path, read: Who) -> ExportRule {
         let (write, delete, visibility) = (Who::Nobody, Who::Nobody, Visibility::Listed);
-        ExportRule { path: path.to_owned(), read, write, delete, visibility }
+        let quota = Quota::default();
+        ExportRule { path: path.to_owned(), read, write, delete, visibility, quota }
     }
 
     fn outlets(dir: &std::path::Path) -> Outlets {
@@ -332,7 +366,7 @@ mod tests {
         let home = rule(&dir.join("h"), Who::Nobody);
         let open = rule(&dir.join("o"), Who::Everybody);
         let grants = Grants { write: vec!["home/a".parse().unwrap()], ..Grants::default() };
-        let group = GroupRule { keys: [key()].into(), grants };
+        let group = GroupRule { keys: [key()].into(), grants, quota: Quota::default() };
         let exports = [("secret", secret), ("home", home), ("open", open)];
         let exports = exports.map(|(name, rule)| (name.to_owned(), rule)).into();
         let groups = [("g".to_owned(), group)].into();

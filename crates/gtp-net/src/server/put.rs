@@ -14,9 +14,12 @@ use tokio::time::{Sleep, sleep};
 
 use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
+use super::charge::Charge;
 use super::clients::{Leave, Seat};
 use super::confines::Confines;
+use super::outlet::Writer;
 use super::path_questions::PathQuestions;
+use super::quota::Full;
 use super::session::{Client, Ending};
 use super::spot::{Known, Spot, find};
 use super::{Moved, Shared, Stop};
@@ -81,6 +84,26 @@ impl Trouble {
     }
 }
 
+impl From<Full> for Trouble {
+    fn from(full: Full) -> Trouble {
+        let reason = match full {
+            Full::Uncounted => Reason::Busy,
+            Full::NoRoom(_) => Reason::Destination,
+        };
+        Trouble::told(reason, full.into())
+    }
+}
+
+impl From<Full> for Failure {
+    fn from(full: Full) -> Failure {
+        let kind = match full {
+            Full::Uncounted => FailureKind::Temporary,
+            Full::NoRoom(_) => FailureKind::Destination,
+        };
+        Failure::new(kind, full.to_string())
+    }
+}
+
 impl From<ControlError> for Trouble {
     fn from(error: ControlError) -> Trouble {
         Trouble { tell: None, failure: error.into(), moved: Moved::default() }
@@ -107,6 +130,7 @@ async fn receive(
     if verdict.is_err() {
         taking.suspend().await;
     }
+    taking.settle().await;
     let moved = moved(&taking.transfer.progress(), taking.files);
     verdict.map(|()| moved).map_err(|trouble| Trouble { moved, ..trouble })
 }
@@ -142,18 +166,32 @@ async fn begin(
     let mut share = client.outlet.walks.share(client.holder);
     let (manifest, values) = gather(client, &spot, &mut share).await?;
     let (options, confines) = (shared.config.sink_options, shared.config.confines.clone());
+    let (writer, meter) = client.outlet.writing(client.path.as_ref());
     let opening = {
         let (manifest, seat) = (Arc::clone(&manifest), Arc::clone(&client.seat));
         Opening::begin((seat, share), move |recheck| {
             judge_names(confines.as_ref(), &manifest)?;
+            let mut charge = Charge::take(meter, &spot, &manifest)?;
             let opened = spot.open(manifest, options, recheck, values);
-            opened.map_err(|error| Trouble::told(reason_of_sink(&error), error.into()))
+            let opened =
+                opened.map_err(|error| Trouble::told(reason_of_sink(&error), error.into()));
+            let mut sink = opened?;
+            if let Some(charge) = &mut charge
+                && let Err(full) = charge.top_up(&*sink)
+            {
+                // What it made stays for a later attempt.
+                let _ = sink.suspend();
+                return Err(Trouble::from(full));
+            }
+            Ok((sink, charge))
         })
     };
     // Judging many names, and reading what is there already, takes longer than the client would
     // wait in silence.
-    let (sink, held) = wait_for_sink(client, opening).await?;
-    Ok((start(client, sink?, manifest, session).await?, held))
+    let (opened, held) = wait_for_sink(client, opening).await?;
+    let (sink, charge) = opened?;
+    let taking = start(client, sink, manifest, session).await?;
+    Ok((Taking { room: Some((charge, writer)), ..taking }, held))
 }
 
 /// Tells the client what is there already, and starts the transfer of the rest.
@@ -190,6 +228,7 @@ async fn start(
         refused_total: 0,
         lost_bytes: 0,
         files: 0,
+        room: None,
     })
 }
 
@@ -354,9 +393,23 @@ struct Taking {
     lost_bytes: u64,
     /// Files that have got their names.
     files: u64,
+    /// Its room within quotas, if they count it.
+    room: Option<(Option<Charge>, Writer)>,
 }
 
 impl Taking {
+    /// Notes what is there now, for quotas.
+    async fn settle(&mut self) {
+        if let Some((Some(charge), writer)) = self.room.take() {
+            let settling = move || {
+                charge.settle();
+                drop(writer);
+            };
+            // It breaks off only where the server ends.
+            let _ = tokio::task::spawn_blocking(settling).await;
+        }
+    }
+
     async fn run(&mut self, client: &mut Client) -> Result<(), Trouble> {
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         loop {
@@ -386,7 +439,9 @@ impl Taking {
                     let done = self.handle(event)?;
                     channel.send_all(self.refused.drain(..)).await?;
                     if let Some(done) = done {
-                        channel.send(&Message::Done(done)).await?;
+                        // The client's next request finds it charged.
+                        self.settle().await;
+                        client.channel.send(&Message::Done(done)).await?;
                         return Ok(());
                     }
                     channel.send_all(self.questions.due()).await?;
@@ -594,6 +649,7 @@ mod tests {
             refused_total: 0,
             lost_bytes: 0,
             files: 0,
+            room: None,
         }
     }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use gtp_store::RelPath;
 
+use super::quota::{Owner, Quota, Wanted};
 use crate::identity::Fingerprint;
 use crate::trust::{Access, Below, ClientTrust, Grants, is_name};
 
@@ -41,6 +42,8 @@ pub struct ExportRule {
     pub delete: Who,
     /// Whether it is listed for those who may use it.
     pub visibility: Visibility,
+    /// How much may lie in it.
+    pub quota: Quota,
 }
 
 /// Whether an export is listed.
@@ -72,6 +75,8 @@ pub struct GroupRule {
     pub keys: BTreeSet<Fingerprint>,
     /// What its members may do where.
     pub grants: Grants,
+    /// How much may lie where its members may write, whoever wrote it.
+    pub quota: Quota,
 }
 
 /// What a client may do at a path.
@@ -184,6 +189,23 @@ impl Exports {
             }
         }
         Ok(())
+    }
+
+    /// The accounts that are to be kept.
+    pub(super) fn accounts(&self) -> Vec<Wanted> {
+        let whole = |name: &String| name.parse::<Below>().ok();
+        let of_exports = self.exports.iter().map(|(name, rule)| {
+            let places = whole(name).into_iter().collect();
+            Wanted { owner: Owner::Export(name.clone()), quota: rule.quota, places }
+        });
+        let of_groups = self.groups.iter().map(|(name, group)| {
+            let given = |rule: &ExportRule| rule.write.groups().any(|member| member == name);
+            let exports = self.exports.iter().filter(|(_, rule)| given(rule));
+            let wholes = exports.filter_map(|(export, _)| whole(export));
+            let places = group.grants.write.iter().cloned().chain(wholes).collect();
+            Wanted { owner: Owner::Group(name.clone()), quota: group.quota, places }
+        });
+        of_exports.chain(of_groups).filter(|wanted| !wanted.quota.is_none()).collect()
     }
 
     /// The exports to which no rule gives anybody a right; keys of the list may have some.
@@ -299,7 +321,8 @@ mod tests {
     }
 
     fn export(read: Who, write: Who, delete: Who) -> ExportRule {
-        ExportRule { path: "/srv".into(), read, write, delete, visibility: Visibility::Listed }
+        let (visibility, quota) = (Visibility::Listed, Quota::default());
+        ExportRule { path: "/srv".into(), read, write, delete, visibility, quota }
     }
 
     fn of_group(name: &str) -> Who {
@@ -320,6 +343,7 @@ mod tests {
                 write: places(&["home/staff/in"]),
                 delete: Vec::new(),
             },
+            quota: Quota { bytes: Some(7), files: None },
         };
         let hidden = ExportRule {
             visibility: Visibility::Hidden,
@@ -374,6 +398,18 @@ mod tests {
         assert_eq!((rights(4, "home", "d"), rights(4, "home", "")), ([false; 3], [false; 3]));
         assert_eq!(rights(4, "pub", "x"), [true, false, false]);
         assert_eq!(rights(1, "none", ""), [false; 3]);
+    }
+
+    #[test]
+    fn a_group_has_an_account_of_all_places_where_its_members_may_write_and_an_export_of_itself() {
+        let mut rules = rules();
+        rules.exports.get_mut("pub").unwrap().quota.files = Some(3);
+        let accounts = rules.accounts();
+        let said: Vec<_> = accounts.iter().map(|a| (a.owner.to_string(), &*a.places)).collect();
+        let (whole, staff) = (places(&["pub"]), places(&["home/staff/in", "lab"]));
+        let expected =
+            [("the export pub".to_owned(), &*whole), ("the group staff".into(), &*staff)];
+        assert_eq!(said, expected);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::charge::StreamCharge;
+use super::outlet::Writer;
 use super::put::refuse;
 use super::session::{Client, Ending};
 use super::spot::{Spot, find};
@@ -55,7 +57,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
 }
 
 /// Finds the place, and begins the file there.
-async fn begin(client: &Client) -> Result<StreamedFile, Failure> {
+async fn begin(client: &Client) -> Result<Begun, Failure> {
     let spot = find(client).await?;
     let path = spot.path();
     let failed = |why: &str| Failure::new(FailureKind::Destination, format!("{path}: {why}"));
@@ -63,12 +65,25 @@ async fn begin(client: &Client) -> Result<StreamedFile, Failure> {
     let name = name.filter(|_| there != Some(RootKind::Dir));
     let name = name.ok_or_else(|| failed("is a directory; a stream needs a name in it"))?;
     let tag = gtp_sys::entropy::u64();
-    let creating = tokio::task::spawn_blocking(move || StreamedFile::create(holder, name, tag));
+    let (writer, meter) = client.outlet.writing(client.path.as_ref());
+    let creating = tokio::task::spawn_blocking(move || {
+        let charge = StreamCharge::take(meter, &holder, &name).map_err(Failure::from)?;
+        let file = StreamedFile::create(holder, name, tag);
+        Ok(file.map(|file| Begun { file, charge, writer }))
+    });
     match creating.await {
-        Ok(Ok(file)) => Ok(file),
-        Ok(Err(error)) => Err(failed(&error.to_string())),
+        Ok(Ok(Ok(begun))) => Ok(begun),
+        Ok(Ok(Err(error))) => Err(failed(&error.to_string())),
+        Ok(Err(failure)) => Err(failure),
         Err(error) => Err(Failure::new(FailureKind::Other, error.to_string())),
     }
+}
+
+/// A file that is begun, and its room within quotas.
+struct Begun {
+    file: StreamedFile,
+    charge: Option<StreamCharge>,
+    writer: Writer,
 }
 
 /// Opens the sessions of both directions, within the memory that is promised to streams.
@@ -117,7 +132,7 @@ fn answering(
 }
 
 /// Writes what comes, and says what became of it.
-async fn take(stream: Stream, file: StreamedFile, came: &AtomicU64) -> Result<(), Failure> {
+async fn take(stream: Stream, file: Begun, came: &AtomicU64) -> Result<(), Failure> {
     let (reader, mut writer, line) = stream.into_split();
     let (to_disk, pieces) = mpsc::channel(PIECES_WAITING);
     let own = line.clone();
@@ -182,16 +197,35 @@ impl From<io::Error> for Unplaced {
     }
 }
 
-/// Writes a file, which gets its name once its end is told, unless the connection has broken by
-/// then. Blocks.
+/// Writes a file, and notes for quotas what became of it. Blocks.
 fn write(
+    Begun { file, mut charge, writer }: Begun,
+    pieces: mpsc::Receiver<Piece>,
+    line: &Line,
+) -> Result<(), Unplaced> {
+    let written = write_all(file, charge.as_mut(), pieces, line);
+    charge.into_iter().for_each(StreamCharge::settle);
+    drop(writer);
+    written
+}
+
+/// Writes a file, which gets its name once its end is told, unless the connection has broken by
+/// then.
+fn write_all(
     mut file: StreamedFile,
+    mut charge: Option<&mut StreamCharge>,
     mut pieces: mpsc::Receiver<Piece>,
     line: &Line,
 ) -> Result<(), Unplaced> {
     while let Some(piece) = pieces.blocking_recv() {
         match piece {
-            Piece::Bytes(bytes) => file.append(&bytes)?,
+            Piece::Bytes(bytes) => {
+                if let Some(charge) = &mut charge {
+                    let full = charge.more(bytes.len() as u64).err();
+                    full.map_or(Ok(()), |full| Err(io::Error::other(full.to_string())))?;
+                }
+                file.append(&bytes)?;
+            }
             Piece::End => {
                 // It may take long, and the client may give up in the meantime.
                 file.settle()?;

@@ -20,12 +20,17 @@ use rustix::io::Errno;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinError;
 
+use super::charge::PageCharge;
+use super::outlet::{Outlet, Writer};
+use super::quota::Meter;
 use super::scan::wait;
 use super::session::{Client, Deleting, Ending};
 use super::walks::{self, Nothing, Pace};
 use super::{Change, Changes, Shared, Stop};
 use crate::control::{BARE_ADDRESS, ControlError};
-use crate::flows::tree::{asked, deed, holder, name, node_bytes, node_to_wire, small_file};
+use crate::flows::tree::{
+    BadTree, asked, deed, holder, name, node_bytes, node_to_wire, small_file,
+};
 use crate::flows::{Failure, FailureKind, When, read_small};
 use crate::messages::{
     AlikeList, BlockValues, BlocksWanted, CONTENTS_BYTES_MAX, Contents, ContentsWanted, DeedFault,
@@ -170,6 +175,9 @@ fn change_tree(
     let (shared, told) = (Arc::clone(shared), Arc::clone(&client.told));
     let (replica, seat) = (Arc::clone(replica), Arc::clone(&client.seat));
     let deleting = client.deleting;
+    let (outlet, tree) = (Arc::clone(&client.outlet), client.path.clone());
+    let (writer, meter) = outlet.writing(tree.as_ref());
+    let counted = Counted { meter, outlet, tree, _writer: writer };
     Ok(async move {
         // The last to go: the server's end waits for it, and the session's end is told before.
         let _page = page;
@@ -178,7 +186,7 @@ fn change_tree(
         let working = tokio::task::spawn_blocking(move || {
             let _seat = seat;
             let rules = Rules { told: server.config.changes, deleting };
-            carry_out(&replica, deeds, rules, || server.steps.must_stop())
+            carry_out(&replica, deeds, (rules, &counted), || server.steps.must_stop())
         });
         let Carried { done, changes } = working.await.map_err(broken_off)?;
         told.count_changes(steps.saturating_sub(done.faults.len()) as u64);
@@ -192,6 +200,29 @@ fn change_tree(
 struct Rules {
     told: Changes,
     deleting: Deleting,
+}
+
+/// The quotas for which the steps of a session count.
+struct Counted {
+    meter: Meter,
+    outlet: Arc<Outlet>,
+    tree: Option<RelPath>,
+    _writer: Writer,
+}
+
+impl Counted {
+    /// Looks at what the steps concern, if it counts.
+    ///
+    /// # Errors
+    /// Why that is not possible, for the client.
+    fn charge(&self, deeds: &[Result<Deed, BadTree>]) -> Result<Option<PageCharge<'_>>, String> {
+        if self.meter.is_idle() {
+            return Ok(None);
+        }
+        let root = self.outlet.ground.dir().map_err(|nothing| nothing.text)?;
+        let deeds = deeds.iter().filter_map(|deed| deed.as_ref().ok());
+        Ok(PageCharge::of(&self.meter, (root, self.tree.clone()), deeds))
+    }
 }
 
 /// Whether a step takes something away from where it is.
@@ -221,19 +252,27 @@ struct Carried {
 fn carry_out(
     replica: &Replica,
     deeds: Deeds,
-    rules: Rules,
+    (rules, counted): (Rules, &Counted),
     must_stop: impl Fn() -> bool,
 ) -> Carried {
     let (mut steps, mut refused) = (replica.steps(), Vec::new());
-    let mut changes: Vec<Change> = Vec::new();
-    for (index, wire) in deeds.deeds.into_iter().enumerate() {
-        changes.extend((rules.told == Changes::Told).then(|| change(&wire)));
-        match deed(wire) {
+    let told = |wire| (rules.told == Changes::Told).then(|| change(wire));
+    let changes: Vec<Change> = deeds.deeds.iter().filter_map(told).collect();
+    let deeds: Vec<_> = deeds.deeds.into_iter().map(deed).collect();
+    let mut charge = match counted.charge(&deeds) {
+        Ok(charge) => charge,
+        Err(why) => return all_refused(deeds.len(), changes, &why),
+    };
+    for (index, deed) in deeds.into_iter().enumerate() {
+        match deed {
             Ok(_) if must_stop() => refused.push((index, STOPS.to_owned())),
             Ok(deed) if deletes(&deed) && rules.deleting == Deleting::Refused => {
                 refused.push((index, NO_DELETING.to_owned()));
             }
-            Ok(deed) => steps.carry_out(index, &deed),
+            Ok(deed) => match charge.as_mut().map_or(Ok(()), |charge| charge.admit(&deed)) {
+                Ok(()) => steps.carry_out(index, &deed),
+                Err(full) => refused.push((index, full.to_string())),
+            },
             Err(bad) => refused.push((index, bad.to_string())),
         }
     }
@@ -242,6 +281,20 @@ fn carry_out(
     let kinds: Vec<Lack> = kinds.collect();
     let lacks = (!kinds.is_empty()).then_some(Lacks { kinds });
     refused.extend(steps.finish().into_iter().map(|(index, fault)| (index, fault.why)));
+    charge.into_iter().for_each(PageCharge::settle);
+    carried(refused, lacks, changes)
+}
+
+/// That no step is carried out.
+fn all_refused(steps: usize, changes: Vec<Change>, why: &str) -> Carried {
+    carried((0..steps).map(|index| (index, why.to_owned())).collect(), None, changes)
+}
+
+fn carried(
+    mut refused: Vec<(usize, String)>,
+    lacks: Option<Lacks>,
+    mut changes: Vec<Change>,
+) -> Carried {
     refused.sort_by_key(|(index, _)| *index);
     let faults = refused.into_iter().map(|(index, why)| {
         let why = cut(why);
@@ -654,6 +707,20 @@ mod tests {
     use crate::engine::turns::Party;
     use crate::flows::tree::{Gathered, OwnTree};
 
+    /// Where no quota counts.
+    fn uncounted(dir: &std::path::Path) -> Counted {
+        let budget = super::super::budget::Budget::new(gtp_alloc::Bytes(1));
+        let outlets = super::super::outlet::Outlets::one(dir.to_owned(), "", None, budget);
+        let verb = Verb::Tree { path: Vec::new(), changes: true };
+        let key = crate::identity::Identity::generate().fingerprint();
+        let keys = crate::trust::AuthorizedKeys::of_one(key, crate::trust::Access::ALL);
+        let strangers = crate::trust::Strangers::Refused;
+        let trust = crate::trust::ClientTrust { keys, strangers };
+        let outlet = outlets.unwrap().find(&trust, &key, &verb).ok().unwrap().outlet;
+        let (writer, meter) = outlet.writing(None);
+        Counted { meter, outlet, tree: None, _writer: writer }
+    }
+
     const TOLD: Rules = Rules { told: Changes::Told, deleting: Deleting::Allowed };
 
     #[test]
@@ -670,7 +737,8 @@ mod tests {
             TreeDeed::MakeDir { path: b"b".to_vec() },
         ];
         let rules = Rules { deleting: Deleting::Refused, ..TOLD };
-        let Carried { done, .. } = carry_out(&replica, Deeds { deeds }, rules, || false);
+        let Carried { done, .. } =
+            carry_out(&replica, Deeds { deeds }, (rules, &uncounted(dir.path())), || false);
         let failed: Vec<u32> = done.faults.iter().map(|fault| fault.index).collect();
         assert_eq!(failed, [0, 1]);
         assert!(dir.path().join("a").exists() && dir.path().join("b").exists());
@@ -684,7 +752,8 @@ mod tests {
         let deeds = Deeds { deeds: ["a", "b", "c"].map(make).into() };
         let looks = Cell::new(0);
         let must_stop = || looks.replace(looks.get() + 1) >= 1;
-        let Carried { done, changes } = carry_out(&replica, deeds, TOLD, must_stop);
+        let Carried { done, changes } =
+            carry_out(&replica, deeds, (TOLD, &uncounted(dir.path())), must_stop);
         assert!(dir.path().join("a").is_dir());
         assert!(!dir.path().join("b").exists() && !dir.path().join("c").exists());
         let failed: Vec<u32> = done.faults.iter().map(|fault| fault.index).collect();

@@ -1,0 +1,158 @@
+//! How much may lie in an export, and where the members of a group write: counted from the disk,
+//! kept while puts, syncs and streams go, and said to whoever goes beyond it.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use common::{Serving, World, bytes, size_of, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const SETTINGS: &str = r#"
+writable = true
+[export.home]
+path = "DIR/home"
+read = true
+[export.lab]
+path = "DIR/lab"
+read = true
+write = true
+delete = true
+quota = "1000kB"
+quota-files = 12
+[group.staff]
+write = ["home/staff"]
+delete = ["home/staff"]
+quota = "300kB"
+"#;
+
+/// A server with quotas: 100 kB lie in the group's place, 50 kB in `home` beside it.
+fn serve(world: &World) -> Serving {
+    for dir in ["home/staff", "home/other", "lab", "server"] {
+        fs::create_dir_all(world.path(dir)).unwrap();
+    }
+    fs::write(world.path("home/staff/there"), bytes(100_000, 1)).unwrap();
+    fs::write(world.path("home/other/there"), bytes(50_000, 2)).unwrap();
+    let id = String::from_utf8(world.run("client", &["id"]).stdout).unwrap();
+    fs::write(world.path("server/authorized_keys"), format!("{} group=staff\n", id.trim()))
+        .unwrap();
+    let dir = world.path("").display().to_string();
+    let text = SETTINGS.replace("DIR", dir.trim_end_matches('/'));
+    fs::write(world.path("serve.toml"), text).unwrap();
+    let mut command = world.gtp("server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
+    command.env("GTP_CONFIG_FILE", world.path("serve.toml"));
+    let server = Serving::start_logged(command, &world.path("log"));
+    world.expect(0, &["ls", &server.url(""), "--accept-new"]);
+    server
+}
+
+fn local(world: &World, name: &str, size: usize) {
+    fs::write(world.path(name), bytes(size, 3)).unwrap();
+}
+
+#[test]
+fn a_put_beyond_a_groups_quota_is_refused_with_what_is_left_and_nothing_is_written() {
+    let world = World::new();
+    let server = serve(&world);
+    local(&world, "large", 250_000);
+    local(&world, "small", 150_000);
+    let put = world.expect(4, &["put", "large", &server.url("home/staff/")]);
+    let words = said(&put);
+    assert!(words.contains("244 KiB more, and 195 KiB are left"), "{words}");
+    assert!(words.contains("group staff") && words.contains("remove something"), "{words}");
+    assert_eq!(fs::read_dir(world.path("home/staff")).unwrap().count(), 1);
+    world.expect(0, &["put", "small", &server.url("home/staff/")]);
+    let put = world.expect(4, &["put", "small", &server.url("home/staff/again")]);
+    assert!(said(&put).contains("48.8 KiB are left"), "{}", said(&put));
+    world.expect(0, &["put", "large", &server.url("lab/")]);
+}
+
+#[test]
+fn what_is_removed_gives_room_and_what_is_replaced_by_less_as_well() {
+    let world = World::new();
+    let server = serve(&world);
+    local(&world, "one", 180_000);
+    let place = server.url("home/staff/");
+    world.expect(0, &["put", "one", &place]);
+    local(&world, "two", 150_000);
+    world.expect(4, &["put", "two", &place]);
+    fs::create_dir(world.path("tree")).unwrap();
+    fs::write(world.path("tree/small"), "x").unwrap();
+    world.expect(0, &["sync", "--delete", "tree/", &place]);
+    world.expect(0, &["put", "two", &place]);
+    let shorter = bytes(1_000, 9);
+    fs::write(world.path("two"), &shorter).unwrap();
+    world.expect(0, &["put", "two", &place]);
+    assert_eq!(fs::read(world.path("home/staff/two")).unwrap(), shorter);
+    local(&world, "three", 290_000);
+    world.expect(0, &["put", "three", &place]);
+}
+
+#[test]
+fn a_sync_beyond_a_quota_says_so_and_small_files_and_names_count_too() {
+    let world = World::new();
+    let server = serve(&world);
+    fs::create_dir(world.path("tree")).unwrap();
+    for n in 0..20 {
+        fs::write(world.path("tree").join(n.to_string()), vec![b'x'; 100]).unwrap();
+    }
+    let synced = world.run("client", &["sync", "tree/", &server.url("lab/t")]);
+    assert!(matches!(synced.status.code(), Some(4 | 12)), "{}", said(&synced));
+    assert!(said(&synced).contains("quota"), "{}", said(&synced));
+    let names = fs::read_dir(world.path("lab")).unwrap().count();
+    let beneath = fs::read_dir(world.path("lab/t")).map_or(0, Iterator::count);
+    assert!(names + beneath <= 12, "{names} {beneath}");
+}
+
+#[test]
+fn a_stream_beyond_a_quota_leaves_nothing_and_one_within_it_is_charged() {
+    let world = World::new();
+    let server = serve(&world);
+    let stream = |name: &str, size: usize| {
+        let url = server.url(&format!("home/staff/{name}"));
+        let mut put = world.gtp("client", &["put", "-", &url]);
+        put.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut put = put.spawn().unwrap();
+        // It ends early where it is refused.
+        let _ = put.stdin.take().unwrap().write_all(&bytes(size, 5));
+        put.wait_with_output().unwrap()
+    };
+    let large = stream("large", 400_000);
+    assert_eq!(large.status.code(), Some(4), "{}", said(&large));
+    assert!(said(&large).contains("quota"), "{}", said(&large));
+    assert_eq!(fs::read_dir(world.path("home/staff")).unwrap().count(), 1);
+    assert_eq!(stream("small", 150_000).status.code(), Some(0));
+    assert_eq!(stream("again", 150_000).status.code(), Some(4));
+}
+
+#[test]
+fn a_put_that_is_resumed_is_charged_once_also_by_a_server_that_was_started_again() {
+    let world = World::new();
+    for restarts in [false, true] {
+        let mut server = serve(&world);
+        local(&world, "large", 190_000);
+        let url = server.url("home/staff/large");
+        let mut put = world.gtp("client", &["put", "large", &url, "--max-rate", "1Mbit"]);
+        let mut put = put.stderr(Stdio::null()).spawn().unwrap();
+        let part = world.path("home/staff/large.gtp-part");
+        wait_for("a part", || size_of(&part) > 0);
+        kill_process(Pid::from_raw(put.id() as i32).unwrap(), Signal::INT).unwrap();
+        put.wait().unwrap();
+        if restarts {
+            server.kill();
+            server = serve(&world);
+        }
+        let url = server.url("home/staff/large");
+        let again = world.run("client", &["put", "large", &url, "--accept-new"]);
+        assert_eq!(again.status.code(), Some(0), "{}", said(&again));
+        local(&world, "more", 20_000);
+        world.expect(4, &["put", "more", &server.url("home/staff/")]);
+        fs::remove_file(world.path("home/staff/large")).unwrap();
+    }
+}

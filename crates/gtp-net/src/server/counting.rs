@@ -1,0 +1,77 @@
+//! Counts what lies at the places of an account, on a thread of low priority.
+//!
+//! Nobody writes there before the count is done, and it begins when those have ended who wrote
+//! before there was the account: so it misses nothing that sessions do. What cannot be opened is
+//! tried again, since it may be mounted later.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gtp_store::{RelPath, Usage, usage_beneath};
+
+use super::outlet::Outlet;
+use super::quota::{AccountId, Ledger};
+use crate::trust::Below;
+
+/// Time between two looks at an export where somebody writes, or that is not there.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Counts for an account at these places, and notes it; ends early once the account is gone.
+pub(super) fn count(
+    ledger: &Arc<Ledger>,
+    account: AccountId,
+    places: Vec<Below>,
+    outlets: &BTreeMap<String, Arc<Outlet>>,
+) {
+    let mut exports: BTreeMap<String, Arc<Outlet>> = BTreeMap::new();
+    for place in &places {
+        if let Some(outlet) = outlets.get(place.export()) {
+            exports.insert(place.export().to_owned(), Arc::clone(outlet));
+        }
+    }
+    let known = Arc::downgrade(ledger);
+    let work = move || {
+        gtp_sys::schedule::background();
+        let mut all = Usage::default();
+        for (name, outlet) in &exports {
+            loop {
+                if known.upgrade().is_none_or(|ledger| !ledger.has(account)) {
+                    return;
+                }
+                if outlet.is_quiet()
+                    && let Some(more) = beneath(name, outlet, &places)
+                {
+                    all = all.plus(more);
+                    break;
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
+        if let Some(ledger) = known.upgrade() {
+            ledger.counted(account, all);
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("gtp-count".into()).spawn(work) {
+        tracing::error!(%error, "what is there cannot be counted for a quota: nobody may write");
+    }
+}
+
+/// What lies in an export at these places; `None` if it is not there.
+fn beneath(name: &str, outlet: &Outlet, places: &[Below]) -> Option<Usage> {
+    let dir = outlet.ground.dir().ok()?;
+    let mut all = Usage::default();
+    let counted = usage_beneath(dir, &mut |path, takes| {
+        let path = RelPath::new(path).ok();
+        let counts = |place: &Below| match &path {
+            Some(path) => place.covers(name, Some(path)),
+            // A name that no client can say, or a long path, counts for the whole export.
+            None => place.covers(name, None),
+        };
+        if places.iter().any(counts) {
+            all = all.plus(takes);
+        }
+        true
+    });
+    counted.ok().map(|_| all)
+}

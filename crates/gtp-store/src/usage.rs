@@ -1,0 +1,204 @@
+//! How much is there beneath a directory: bytes and names.
+//!
+//! A file counts with its length, also where it has holes, and once for each of its names. A
+//! directory, a link or a special file counts as a name. Journals that transfers keep do not
+//! count; unfinished files do. No link is followed. What the numbers are for is unknown here.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+use rustix::io::Errno;
+
+use crate::name::{JOURNAL_SUFFIX, MAX_DEPTH, PART_SUFFIX, beside};
+use crate::walk;
+
+/// An amount of content and names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Lengths of files, in bytes.
+    pub bytes: u64,
+    /// Names.
+    pub files: u64,
+}
+
+impl Usage {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Usage) -> Usage {
+        Usage {
+            bytes: self.bytes.saturating_add(other.bytes),
+            files: self.files.saturating_add(other.files),
+        }
+    }
+
+    /// What is left of it without the other; nothing where the other is more.
+    #[must_use]
+    pub fn minus(self, other: Usage) -> Usage {
+        Usage {
+            bytes: self.bytes.saturating_sub(other.bytes),
+            files: self.files.saturating_sub(other.files),
+        }
+    }
+}
+
+/// Looks at single names beneath a directory. Names that follow one another in one directory cost
+/// one walk there.
+#[derive(Debug)]
+pub struct Sizes {
+    base: OwnedFd,
+    near: Option<(String, Option<OwnedFd>)>,
+}
+
+impl Sizes {
+    /// Looks beneath this directory.
+    pub fn beneath(base: OwnedFd) -> Sizes {
+        Sizes { base, near: None }
+    }
+
+    /// What a name takes, alone and not with what is beneath it; nothing if it is not there or
+    /// cannot be looked at.
+    pub fn of(&mut self, path: &str) -> Usage {
+        let (parent, name) = walk::split(path);
+        let dir = self.dir(parent);
+        dir.and_then(|dir| usage_of(dir, name.as_bytes()).ok()).unwrap_or_default()
+    }
+
+    /// The length and the time, in whole seconds, of the file that has a name.
+    pub fn file(&mut self, path: &str) -> Option<(u64, i64)> {
+        let (parent, name) = walk::split(path);
+        let stat = statat(self.dir(parent)?, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        is_file.then_some((stat.st_size as u64, stat.st_mtime))
+    }
+
+    /// What the unfinished file takes that is to get this name.
+    pub fn of_part(&mut self, path: &str) -> Usage {
+        let (parent, name) = walk::split(path);
+        let part = beside(name, PART_SUFFIX);
+        let dir = self.dir(parent);
+        dir.and_then(|dir| usage_of(dir, part.as_bytes()).ok()).unwrap_or_default()
+    }
+
+    /// Tells what takes what beneath a path, if a directory is there: the paths are beneath it.
+    pub fn beneath_path(&mut self, path: &str, each: &mut dyn FnMut(&str, Usage)) {
+        if let Ok(dir) = walk::dir_for_reading(self.base.as_fd(), path) {
+            // What cannot be read is not counted at the start either.
+            let _ = usage_beneath(dir, &mut |path, takes| {
+                each(path, takes);
+                true
+            });
+        }
+    }
+
+    fn dir(&mut self, path: &str) -> Option<BorrowedFd<'_>> {
+        if path.is_empty() {
+            return Some(self.base.as_fd());
+        }
+        if self.near.as_ref().is_none_or(|(near, _)| near != path) {
+            let dir = walk::dir_handle(self.base.as_fd(), path).ok();
+            self.near = Some((path.to_owned(), dir));
+        }
+        self.near.as_ref()?.1.as_ref().map(|dir| dir.as_fd())
+    }
+}
+
+/// Tells what each name beneath a directory takes, with its path, until `each` says that it is
+/// enough. Directories that cannot be read are passed over. Returns whether all was told.
+///
+/// # Errors
+/// If the directory itself cannot be read.
+pub fn usage_beneath(
+    dir: OwnedFd,
+    each: &mut dyn FnMut(&str, Usage) -> bool,
+) -> Result<bool, Errno> {
+    let top = Dir::read_from(&dir)?;
+    let mut open: Vec<(Dir, String)> = vec![(top, String::new())];
+    while let Some((dir, path)) = open.last_mut() {
+        let Some(Ok(entry)) = dir.read() else {
+            open.pop();
+            continue;
+        };
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        let holder = dir.fd()?;
+        let Ok(takes) = usage_of(holder, name) else { continue };
+        let full = match path.as_str() {
+            "" => String::from_utf8_lossy(name).into_owned(),
+            path => format!("{path}/{}", String::from_utf8_lossy(name)),
+        };
+        if takes != Usage::default() && !each(&full, takes) {
+            return Ok(false);
+        }
+        if may_be_dir(entry.file_type()) && open_depth_allows(&open) {
+            let Some((dir, _)) = open.last() else { continue };
+            let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY;
+            let beneath = walk::open_bytes(dir.fd()?, name, flags);
+            if let Ok(beneath) = beneath.and_then(|fd| Dir::read_from(&fd)) {
+                open.push((beneath, full));
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn open_depth_allows(open: &[(Dir, String)]) -> bool {
+    open.len() <= MAX_DEPTH
+}
+
+fn may_be_dir(kind: FileType) -> bool {
+    matches!(kind, FileType::Directory | FileType::Unknown)
+}
+
+fn usage_of(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Usage, Errno> {
+    if name.ends_with(JOURNAL_SUFFIX.as_bytes()) {
+        return Ok(Usage::default());
+    }
+    let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let bytes = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => stat.st_size as u64,
+        _ => 0,
+    };
+    Ok(Usage { bytes, files: 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn handle(dir: &std::path::Path) -> OwnedFd {
+        OwnedFd::from(fs::File::open(dir).unwrap())
+    }
+
+    #[test]
+    fn all_that_is_beneath_a_directory_counts_but_journals_and_what_a_link_leads_to() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        fs::create_dir(dir.path().join("out")).unwrap();
+        for (name, bytes) in [("a/b/f", 5), ("a/x.gtp-part", 7), ("a/x.gtp-journal", 11)] {
+            fs::write(dir.path().join(name), vec![0; bytes]).unwrap();
+        }
+        fs::write(dir.path().join("out/large"), vec![0; 1_000]).unwrap();
+        std::os::unix::fs::symlink("../out", dir.path().join("a/link")).unwrap();
+        let mut told = Vec::new();
+        let took = usage_beneath(handle(&dir.path().join("a")), &mut |path, takes| {
+            told.push((path.to_owned(), takes.bytes, takes.files));
+            true
+        });
+        told.sort();
+        let expected = [("b", 0), ("b/f", 5), ("link", 0), ("x.gtp-part", 7)];
+        let expected: Vec<_> = expected.map(|(p, bytes)| (p.to_owned(), bytes, 1)).into();
+        assert_eq!((took, told), (Ok(true), expected));
+        let mut sizes = Sizes::beneath(handle(dir.path()));
+        let mut beneath = sizes.of("a");
+        sizes.beneath_path("a", &mut |_, takes| beneath = beneath.plus(takes));
+        assert_eq!(beneath, Usage { bytes: 12, files: 5 });
+        assert_eq!(sizes.file("a/b/f").map(|(size, _)| size), Some(5));
+        assert_eq!(sizes.of("a/b/f"), Usage { bytes: 5, files: 1 });
+        assert_eq!(sizes.of_part("a/x"), Usage { bytes: 7, files: 1 });
+        assert_eq!((sizes.of("a/none"), sizes.of("a/link/large")), Default::default());
+    }
+}
