@@ -654,6 +654,31 @@ fn a_watch_goes_on_with_another_directory_of_the_name_and_tries_again_what_faile
 }
 
 #[test]
+fn a_single_file_is_watched_also_when_another_takes_its_name_or_it_is_missing_for_a_while() {
+    let world = World::new();
+    write(&world.path("dir/log"), b"one");
+    let (child, mut tells) = watching(&world, &["dir/log", "there"]);
+    tells("1 file of");
+    // What stands beside it begins no round: the next one is that of the file.
+    write(&world.path("dir/other"), b"other");
+    write(&world.path("dir/log"), b"two, longer");
+    tells("1 file of");
+    assert_eq!(std::fs::read(world.path("there")).unwrap(), b"two, longer");
+    write(&world.path("dir/new"), b"three, as an editor writes it");
+    std::fs::rename(world.path("dir/new"), world.path("dir/log")).unwrap();
+    tells("1 file of");
+    assert_eq!(std::fs::read(world.path("there")).unwrap(), b"three, as an editor writes it");
+    std::fs::remove_file(world.path("dir/log")).unwrap();
+    tells("is not there; tried again");
+    assert!(world.path("there").exists());
+    write(&world.path("dir/log"), b"four");
+    tells("1 file of");
+    assert_eq!(std::fs::read(world.path("there")).unwrap(), b"four");
+    assert!(!world.path("other").exists());
+    interrupted(child);
+}
+
+#[test]
 fn an_interrupt_ends_a_watch_in_the_middle_of_a_copy_between_directories() {
     let world = World::new();
     write(&world.path("tree/large"), b"");

@@ -292,6 +292,27 @@ fn a_source_behind_a_login_is_watched_there_and_again_after_the_far_end_was_kill
 }
 
 #[test]
+fn a_single_file_behind_a_login_is_watched_there() {
+    let far = Sshd::with_gtp();
+    write(&far.home("t/log"), b"one");
+    let mut command = far.gtp("sync", &["--watch", "far:t/log", "here"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut tells = |what: &str| {
+        told.by_ref().map(Result::unwrap).find(|line| line.contains(what)).expect("it goes on")
+    };
+    tells("1 file of");
+    write(&far.home("t/log"), b"two, longer");
+    tells("1 file of");
+    assert_eq!(std::fs::read(far.world.path("here")).unwrap(), b"two, longer");
+    write(&far.home("t/new"), b"three, as an editor writes it");
+    std::fs::rename(far.home("t/new"), far.home("t/log")).unwrap();
+    tells("1 file of");
+    assert_eq!(std::fs::read(far.world.path("here")).unwrap(), b"three, as an editor writes it");
+    interrupted(child);
+}
+
+#[test]
 fn small_files_travel_in_steps_both_ways_unless_something_limits_the_rate() {
     let far = Sshd::with_gtp();
     let tree = far.world.path("tree");

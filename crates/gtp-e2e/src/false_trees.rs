@@ -51,6 +51,7 @@ fn end(nodes_total: u64) -> Message {
         may_own: true,
         small_max: None,
         patches: None,
+        packs: None,
         alone: None,
     })
 }

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use gtp_net::client::{Carried, OwnTree, Purpose, SmallAsked, SmallContents};
+pub use gtp_net::client::{
+    Carried, OwnTree, Pieces, Purpose, SENT_AT_ONCE, SmallAsked, SmallContents,
+};
 use gtp_net::client::{Survey, TreeSession, Url};
 use gtp_net::flows::{Failure, FailureKind, next_change_shows};
 pub use gtp_net::flows::{When, read_small};
@@ -52,7 +54,8 @@ pub struct EarlySurvey(JoinHandle<Result<(TreeSession, Survey), Failure>>);
 impl EarlySurvey {
     /// Asks over a pipe that somebody else protects, such as one through ssh. `path` is beneath the
     /// place that the other end has been told. Before it asks it waits for `own`, a tree here; what
-    /// both have in common need not travel then. If nothing comes of that wait, all is asked for.
+    /// both have in common need not travel then, and `pieces` says whether small files that differ
+    /// are asked for at once. If nothing comes of that wait, all is asked for.
     /// `patience` counts once `lives` has ended, which tells that the other end lives.
     ///
     /// # Errors
@@ -65,7 +68,7 @@ impl EarlySurvey {
         pipe: DuplexStream,
         path: &str,
         (purpose, patience): (Purpose, Duration),
-        asked: Asked,
+        (asked, pieces): (Asked, Pieces),
         own: impl Future<Output = Option<OwnTree>> + Send + 'static,
         lives: impl Future<Output = ()> + Send + 'static,
     ) -> Result<EarlySurvey, Failure> {
@@ -74,7 +77,7 @@ impl EarlySurvey {
         let (endpoint, path) = (Arc::clone(&host.endpoint), path.to_owned());
         Ok(EarlySurvey(tokio::spawn(async move {
             let own = own.await;
-            let asked = (asked, own.as_ref());
+            let asked = (asked, own.as_ref(), pieces);
             TreeSession::survey_over(&endpoint, pipe, &path, (&terms, purpose), asked, lives).await
         })))
     }
@@ -364,7 +367,7 @@ fn walk_here(replica: &Replica, asked: Asked, only: Option<&RelPath>) -> Result<
     };
     let walked = match only {
         Some(name) => replica.survey_name(asked, name, each),
-        None => replica.survey(asked, each),
+        None => replica.survey_with(asked, asked.helpers(), each),
     };
     survey.is_there = walked.map_err(|error| {
         let kind = match error.kind() {

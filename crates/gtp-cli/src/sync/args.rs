@@ -14,11 +14,12 @@ use super::filter::{Filter, read};
 use super::limit::Limit;
 use super::plan::Rules;
 use super::side::Part;
-use crate::args::TransferArgs;
+use crate::args::{TransferArgs, Udp};
 use crate::cp::WayArgs;
 use crate::cp::hello::{Alike, Want};
 use crate::words;
 use gtp::replica::Asked;
+use gtp::tree::Pieces;
 use gtp::{Failure, FailureKind, TimeStep};
 
 /// Options of `sync`.
@@ -183,6 +184,21 @@ impl SyncArgs {
     /// What a destination at a server is asked for: a dry run only looks.
     pub fn part_of_destination(&self) -> Part {
         if self.dry_run { Part::Looked } else { Part::Changed }
+    }
+
+    /// Whether something limits the rate or says what carries the data. What travels in steps keeps
+    /// to neither.
+    pub fn has_terms(&self) -> bool {
+        let TransferArgs { max_rate, udp, .. } = &self.transfer;
+        self.bwlimit.is_some() || max_rate.is_some() || matches!(udp, Udp::Only)
+    }
+
+    /// Whether pieces of small files at a destination are asked for while it is surveyed.
+    pub fn pieces(&self) -> Pieces {
+        match self.part_of_destination() {
+            Part::Changed if !self.whole_file && !self.has_terms() => Pieces::Asked,
+            Part::Changed | Part::Looked => Pieces::Unasked,
+        }
     }
 
     /// What counts as a difference; `owner` is whether the destination can keep owners.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gtp::replica::NodeKind;
-use gtp::tree::{EarlySurvey, OwnTree};
+use gtp::tree::{EarlySurvey, OwnTree, Pieces};
 use gtp::{Failure, FailureKind, Fingerprint, Host, RelPath, Url};
 use tokio::io::DuplexStream;
 use tokio::sync::{oneshot, watch as told};
@@ -175,6 +175,28 @@ impl Ends {
                 Operand::Remote(_) | Operand::Address(_),
             ) => Err(usage("one of both places must be on this machine")),
         }
+    }
+
+    /// Takes what is at a source's path now, which may be another directory or file than before.
+    ///
+    /// # Errors
+    /// A [`Failure`] if it is not there, or a file has taken a directory's place or the other way.
+    fn look_anew(&mut self, source: &Path) -> Result<(), Failure> {
+        let here = match (Here::single(source)?, &self.single) {
+            (Some((holder, _)), Single::Named(_)) => holder,
+            (None, Single::Named(_)) if source.symlink_metadata().is_err() => {
+                let shown = gtp_text::of_text(&source.to_string_lossy());
+                return Err(Failure::new(FailureKind::Missing, format!("{shown}: is not there")));
+            }
+            // Both ends are found anew after a failure that passes.
+            (None, Single::Named(_)) | (Some(_), _) => {
+                let text = "a file has taken the place of a directory, or the other way";
+                return Err(Failure::new(FailureKind::Temporary, text));
+            }
+            (None, _) => Here::source(source)?,
+        };
+        self.source = Side::Here(here);
+        Ok(())
     }
 
     /// Refuses a directory of backups that is no place for them.
@@ -333,7 +355,11 @@ fn early(
 ) -> Result<EarlySurvey, Failure> {
     let terms = (part.purpose(), args.transfer.retry_for);
     let own = first_of(own, answer(answered.clone()));
-    EarlySurvey::begin(here, pipe, path, terms, args.asked(), own, answer(answered))
+    let pieces = match part {
+        Part::Changed => args.pieces(),
+        Part::Looked => Pieces::Unasked,
+    };
+    EarlySurvey::begin(here, pipe, path, terms, (args.asked(), pieces), own, answer(answered))
 }
 
 /// Waits until a far end has answered, or will not.

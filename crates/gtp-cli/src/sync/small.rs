@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use gtp::replica::{Deed, Dress, PIECE, Patch, Seen, patch_hash};
-use gtp::tree::SmallAsked;
+use gtp::tree::{SENT_AT_ONCE, SmallAsked};
 use gtp::{Mtime, RelPath};
 
 use super::plan::Plan;
@@ -126,7 +126,7 @@ pub fn worth_a_question<'d>(
     });
     let replacing: Vec<(usize, Renewed<'d>)> = replacing.collect();
     let bytes: usize = replacing.iter().map(|(_, (_, _, content))| content.len()).sum();
-    if bytes > AT_ONCE { replacing } else { Vec::new() }
+    if bytes > SENT_AT_ONCE { replacing } else { Vec::new() }
 }
 
 /// Makes a step that patches a file of one that writes it.
@@ -158,9 +158,6 @@ pub fn carried(deeds: &[Deed]) -> u64 {
 fn has_more(dress: &Dress) -> bool {
     dress.owner.is_some() || dress.xattrs.is_some() || dress.acls.is_some()
 }
-
-/// Bytes that a connection sends before the first answer: ten packets.
-const AT_ONCE: usize = 14_000;
 
 /// Bytes by which a step that patches is longer than one that writes as much.
 const PATCH_BYTES: usize = 64;

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::filter::Filter;
 use super::limit::within;
-use super::side::{Here, Side};
+use super::side::Here;
 use super::timeline::Timeline;
 use super::watched::Watched;
 use super::work::Work;
@@ -146,8 +146,7 @@ impl<'a> Rounds<'a> {
         }
         let Some(ends) = &mut self.ends else { return Ok(done()) };
         if let Some(source) = self.source {
-            // The directory may be another one by now.
-            ends.source = Side::Here(Here::source(source)?);
+            ends.look_anew(source)?;
         }
         ends.stop = Arc::clone(&self.stop);
         let work = Work::new(self.args, self.filter.clone(), ends, timeline).run();
@@ -233,7 +232,9 @@ struct Watch<'a> {
 impl<'a> Watch<'a> {
     fn begin(source: &'a Path) -> Result<Watch<'a>, Failure> {
         // What is not there is told as elsewhere.
-        Here::source(source)?;
+        if Here::single(source)?.is_none() {
+            Here::source(source)?;
+        }
         Ok(Watch { source, watched: Some(Watched::begin(source)?) })
     }
 

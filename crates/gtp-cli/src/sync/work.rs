@@ -24,7 +24,6 @@ use super::small::{Small, Written, all_small, carried, patched, take_out, worth_
 use super::timeline::Timeline;
 use super::times;
 use super::{Ends, Names, Single, SyncArgs, is_a_file};
-use crate::args::Udp;
 use crate::cp::last_words;
 use crate::cp::near::FarEnd;
 use crate::output;
@@ -402,10 +401,8 @@ impl<'a> Work<'a> {
     /// in steps keeps to none.
     async fn write_small(&mut self, plan: &mut Plan) -> Result<Vec<Deed>, Failure> {
         let args = self.args;
-        let has_terms = args.bwlimit.is_some()
-            || args.transfer.max_rate.is_some()
-            || matches!(args.transfer.udp, Udp::Only);
-        let Some(longest) = self.small_max.filter(|_| !has_terms) else { return Ok(Vec::new()) };
+        let is_free = !args.has_terms();
+        let Some(longest) = self.small_max.filter(|_| is_free) else { return Ok(Vec::new()) };
         let small = all_small(plan, longest);
         let mut asked: Vec<SmallAsked> = small.iter().map(Small::asked).collect();
         for asked in &mut asked {

@@ -37,7 +37,9 @@ pub use place::{Directories, MakeSink, Naming, Place};
 pub use pour::{Input, PourRequest, pour};
 pub use progress::{Event, Outcome, Progress, SourceShare};
 pub use put::{Content, MakeContent, MakeSource, Objects, PutRequest, put};
-pub use tree::{Carried, OwnTree, Purpose, SmallAsked, SmallContents, Survey, TreeSession};
+pub use tree::{
+    Carried, OwnTree, Pieces, Purpose, SENT_AT_ONCE, SmallAsked, SmallContents, Survey, TreeSession,
+};
 pub use url::{BadUrl, DEFAULT_PORT, Url};
 
 use families::{Families, Next};

@@ -4,6 +4,8 @@
 //! session that is to last meanwhile is kept alive. What the server tells is checked before it is
 //! used.
 
+mod ahead;
+
 use std::collections::BTreeMap;
 
 use gtp_proto::Revision;
@@ -15,14 +17,19 @@ use tokio::time::timeout;
 use super::connect::{self, Granted, SKIPPED_MAX, Units, ask_at_once, open_message, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
-use crate::flows::tree::{BadTree, Gathered, Question, pages, questions, size_of, wanted};
+use crate::flows::tree::{
+    BadTree, Gathered, Question, page_message, pages, questions, size_of, wanted,
+};
 use crate::flows::{Failure, FailureKind, When};
 use crate::messages::{
     BlocksWanted, DeedFault, DeedsDone, Done, LACKS_MAX, Lacks, Message, Reason, SmallContent,
     TreePacked, Verb,
 };
 
-pub use crate::flows::tree::{OwnTree, SmallAsked};
+use ahead::Ahead;
+pub use ahead::Pieces;
+
+pub use crate::flows::tree::{OwnTree, SENT_AT_ONCE, SmallAsked};
 
 /// What came of steps.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +66,10 @@ pub struct TreeSession {
     channel: ControlChannel,
     terms: Terms,
     shown: String,
+    /// What was asked of small files while a survey came.
+    ahead: Option<Ahead>,
+    /// Whether the server understands packed steps.
+    packs: bool,
 }
 
 /// What a session is for.
@@ -105,7 +116,8 @@ impl TreeSession {
 
     /// Opens a session over a pipe that somebody else protects, and surveys the tree at `path`
     /// beneath the place that the other end of the pipe has been told. Both leave at once. What the
-    /// tree has in common with this end's `own` need not travel. The other end may be silent for as
+    /// tree has in common with this end's `own` need not travel, and of small files that differ
+    /// from it pieces are asked for if the caller will write new versions. The other end may be silent for as
     /// long as it likes until `lives` ends, such as while ssh asks for a password.
     ///
     /// # Errors
@@ -115,7 +127,7 @@ impl TreeSession {
         pipe: DuplexStream,
         path: &str,
         (terms, purpose): (&Terms, Purpose),
-        (asked, own): (Asked, Option<&OwnTree>),
+        (asked, own, pieces): (Asked, Option<&OwnTree>, Pieces),
         lives: impl Future<Output = ()>,
     ) -> Result<(TreeSession, Survey), Failure> {
         let verb = Verb::Tree { path: path.into(), changes: purpose == Purpose::Change };
@@ -126,7 +138,8 @@ impl TreeSession {
         lives.await;
         channel.take_opened(&open, terms.patience, &|| {}).await?;
         let shown = gtp_store::escaped(path);
-        let mut session = TreeSession { channel, terms: terms.clone(), shown };
+        let ahead = (pieces == Pieces::Asked && own.is_some()).then(Ahead::new);
+        let mut session = TreeSession { channel, terms: terms.clone(), shown, ahead, packs: false };
         let survey = session.take_survey(own).await?;
         Ok((session, survey))
     }
@@ -146,7 +159,8 @@ impl TreeSession {
             let text = format!("{}: gtp there is too old to keep trees alike", url.host());
             return Err(Failure::new(FailureKind::Authentication, text));
         }
-        Ok(TreeSession { channel, terms: terms.clone(), shown: url.to_string() })
+        let (terms, shown) = (terms.clone(), url.to_string());
+        Ok(TreeSession { channel, terms, shown, ahead: None, packs: false })
     }
 
     /// Surveys the tree, or one name in its own directory.
@@ -158,6 +172,7 @@ impl TreeSession {
         asked: Asked,
         only: Option<&RelPath>,
     ) -> Result<Survey, Failure> {
+        self.settle().await?;
         self.channel.send(&Message::TreeWanted(wanted(asked, None, only))).await?;
         self.take_survey(None).await
     }
@@ -168,7 +183,14 @@ impl TreeSession {
         loop {
             match self.next().await? {
                 Message::TreePage(page) | Message::TreePacked(TreePacked(page)) => {
-                    gathered.page(page).map_err(bad)?;
+                    let mut differing = self.ahead.as_mut().zip(own);
+                    let each = |node: &Node| {
+                        if let Some((ahead, own)) = &mut differing {
+                            ahead.look_at(node, own);
+                        }
+                    };
+                    gathered.page(page, each).map_err(bad)?;
+                    self.ask_ahead().await?;
                 }
                 Message::TreeEnd(end) => {
                     let nodes = gathered.end(end.nodes_total).map_err(bad)?;
@@ -179,6 +201,7 @@ impl TreeSession {
                         Some(false) | None => None,
                     };
                     let patches = end.patches == Some(true);
+                    self.packs = end.packs == Some(true);
                     let survey =
                         Survey { nodes, left_out, is_there, may_own, small_max, patches, alone };
                     return Ok(survey);
@@ -195,6 +218,31 @@ impl TreeSession {
                 },
                 other => return Err(unexpected(&other)),
             }
+        }
+    }
+
+    /// Asks for pieces of files that the survey has shown so far.
+    async fn ask_ahead(&mut self) -> Result<(), Failure> {
+        let Some(ahead) = &mut self.ahead else { return Ok(()) };
+        let questions = ahead.questions().into_iter().map(Message::ContentsWanted);
+        Ok(self.channel.send_all(questions).await?)
+    }
+
+    /// Waits for the answers to what was asked ahead.
+    async fn settle(&mut self) -> Result<(), Failure> {
+        while self.ahead.as_ref().is_some_and(Ahead::is_waiting) {
+            let message = self.next().await?;
+            self.take_ahead(message)?;
+        }
+        Ok(())
+    }
+
+    /// Takes an answer to what was asked ahead.
+    fn take_ahead(&mut self, message: Message) -> Result<(), Failure> {
+        match (message, self.ahead.as_mut().filter(|ahead| ahead.is_waiting())) {
+            (Message::Contents(told), Some(ahead)) => ahead.take(told),
+            (Message::Fault(fault), Some(_)) => Err(Failure::of_fault(&fault)),
+            (other, _) => Err(unexpected(&other)),
         }
     }
 
@@ -225,10 +273,17 @@ impl TreeSession {
         deeds: &[Deed],
         last: Option<Message>,
     ) -> Result<Carried, Failure> {
+        self.settle().await?;
         let pages = pages(deeds);
         let mut left = deeds;
         let mut asked = pages.iter().map(|page| page.deeds.len()).collect::<Vec<_>>().into_iter();
-        let said = pages.into_iter().map(Message::Deeds).chain(last);
+        let (mut unsaid, packs) = (deeds, self.packs);
+        let said = pages.into_iter().map(|page| {
+            let (steps, more) = unsaid.split_at(page.deeds.len().min(unsaid.len()));
+            unsaid = more;
+            page_message(page, steps, packs)
+        });
+        let said = said.chain(last);
         let mut carried = Carried::default();
         let answers = asked.len();
         let heard =
@@ -252,6 +307,7 @@ impl TreeSession {
         size: u64,
         most: u64,
     ) -> Result<Vec<Value>, Failure> {
+        self.settle().await?;
         let mut values: Vec<Value> = Vec::new();
         let blocks = size.div_ceil(gtp_store::BLOCK).min(most);
         while (values.len() as u64) < blocks {
@@ -307,24 +363,33 @@ impl TreeSession {
         &mut self,
         files: &[(RelPath, Seen, &[u8])],
     ) -> Result<Vec<Option<Patch>>, Failure> {
+        self.settle().await?;
+        let mut patches: Vec<Option<Patch>> =
+            files.iter().map(|(path, seen, new)| self.patch_ahead(path, *seen, new)).collect();
+        let unknown: Vec<usize> = (0..files.len()).filter(|&at| patches[at].is_none()).collect();
         let key = OwnTree::draw_key();
-        let asked = |(path, seen, _): &(RelPath, Seen, &[u8])| SmallAsked {
-            path: path.clone(),
-            seen: *seen,
-            old: None,
+        let asked = |&at: &usize| {
+            let (path, seen, _) = &files[at];
+            SmallAsked { path: path.clone(), seen: *seen, old: None }
         };
-        let asked: Vec<SmallAsked> = files.iter().map(asked).collect();
-        let mut patches = Vec::with_capacity(files.len());
-        let mut contents = files.iter();
+        let asked: Vec<SmallAsked> = unknown.iter().map(asked).collect();
+        let mut places = unknown.into_iter();
         self.ask_small(&asked, Question::Sums(key), |told| {
-            let patch = contents.next().zip(told.sums).map(|((_, seen, new), sums)| {
-                Patch::of(new, size_of(*seen), sums.as_chunks().0, &key)
-            });
-            patches.push(patch);
+            if let Some((at, sums)) = places.next().zip(told.sums) {
+                let (_, seen, new) = &files[at];
+                patches[at] = Some(Patch::of(new, size_of(*seen), sums.as_chunks().0, &key));
+            }
             Ok(())
         })
         .await?;
         Ok(patches)
+    }
+
+    /// What makes the new version of a file by sums that were told ahead.
+    fn patch_ahead(&self, path: &RelPath, seen: Seen, new: &[u8]) -> Option<Patch> {
+        let ahead = self.ahead.as_ref()?;
+        let sums = ahead.sums(path, seen)?;
+        Some(Patch::of(new, size_of(seen), sums.as_chunks().0, ahead.key()))
     }
 
     /// Asks for something of small files, and hands on what is told of each, in their order.
@@ -334,6 +399,7 @@ impl TreeSession {
         what: Question,
         mut take: impl FnMut(SmallContent) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        self.settle().await?;
         let pages = questions(files, what);
         let mut asked = pages.iter().map(|page| page.files.len()).collect::<Vec<_>>().into_iter();
         let answers = asked.len();
@@ -362,7 +428,7 @@ impl TreeSession {
             tokio::select! {
                 () = &mut until => return Ok(()),
                 _ = tick.tick() => self.channel.send(&Message::Keepalive).await?,
-                said = self.channel.recv() => return Err(unexpected(&said?)),
+                said = self.channel.recv() => self.take_ahead(said?)?,
             }
         }
     }

@@ -12,10 +12,10 @@ use gtp_store::{Mtime, RelPath, Value};
 
 use crate::flows::When;
 use crate::messages::{
-    CONTENTS_BYTES_MAX, CONTENTS_PER_PAGE, ContentsWanted, DEEDS_PER_PAGE, Deeds, ENTRIES_MAX,
-    Moment, NodeKind, OwnPieces, PATHS_MAX, Roots, SmallFile, TREE_EXTRAS_MAX, TREE_SUMS_MAX,
-    TreeAlike, TreeDeed, TreeNode, TreePage, TreeSeen, TreeSums, TreeWanted, TreeXattr, XattrList,
-    printable,
+    CONTENTS_BYTES_MAX, CONTENTS_PER_PAGE, ContentsWanted, DEEDS_PER_PAGE, Deeds, DeedsPacked,
+    ENTRIES_MAX, Message, Moment, NodeKind, OwnPieces, PACKED_PAGE_MAX, PATHS_MAX, Roots,
+    SmallFile, TREE_EXTRAS_MAX, TREE_SUMS_MAX, TreeAlike, TreeDeed, TreeNode, TreePage, TreeSeen,
+    TreeSums, TreeWanted, TreeXattr, XattrList, printable,
 };
 
 /// Why a survey is refused.
@@ -63,6 +63,12 @@ impl OwnTree {
         OwnTree { nodes, key, sums }
     }
 
+    /// What has this path in it.
+    pub(crate) fn get(&self, path: &str) -> Option<&Node> {
+        let at = self.nodes.binary_search_by(|node| node.name().cmp(path)).ok()?;
+        self.nodes.get(at)
+    }
+
     /// The sums for the wire.
     pub(crate) fn to_wire(&self) -> TreeSums {
         let sums = self.sums.iter().flat_map(|(_, sum)| sum).copied().collect();
@@ -106,18 +112,20 @@ impl<'a> Gathered<'a> {
         Gathered { own: own.map(OwnTree::by_directory).unwrap_or_default(), ..Gathered::default() }
     }
 
-    /// Takes a page in.
+    /// Takes a page in, and hands on each node that it tells in full.
     ///
     /// # Errors
     /// [`BadTree`].
-    pub fn page(&mut self, page: TreePage) -> Result<(), BadTree> {
+    pub fn page(&mut self, page: TreePage, mut each: impl FnMut(&Node)) -> Result<(), BadTree> {
         let alike = page.alike.map(|list| list.dirs).unwrap_or_default();
         let mut alike = alike.into_iter().peekable();
         for (number, wire) in page.nodes.into_iter().enumerate() {
             while let Some(dir) = alike.next_if(|dir| dir.before as usize <= number) {
                 self.alike(dir)?;
             }
-            self.take(node(wire)?)?;
+            let node = node(wire)?;
+            each(&node);
+            self.take(node)?;
         }
         alike.try_for_each(|dir| self.alike(dir))
     }
@@ -316,6 +324,20 @@ fn deed_bytes(deed: &Deed) -> usize {
     deed.name().len() + more + 96
 }
 
+/// A page of these steps as a message, packed if the server understands that and it saves time:
+/// not if the page goes out at once anyway, nor if it is long, when it is content that most of it
+/// holds.
+pub(crate) fn page_message(page: Deeds, steps: &[Deed], packs: bool) -> Message {
+    let bytes: usize = steps.iter().map(deed_bytes).sum();
+    match packs && (SENT_AT_ONCE..=PACKED_BYTES_MAX).contains(&bytes) {
+        true => Message::DeedsPacked(DeedsPacked(page)),
+        false => Message::Deeds(page),
+    }
+}
+
+/// Bytes of a page of steps, about, that is still packed.
+const PACKED_BYTES_MAX: usize = PACKED_PAGE_MAX / 2;
+
 /// Bytes of a page of steps, unless it has one step only.
 const PAGE_BYTES: usize = 512 << 10;
 
@@ -394,7 +416,7 @@ pub(crate) fn questions(files: &[SmallAsked], what: Question) -> Vec<ContentsWan
     let (mut room, mut contents) = (0, 0);
     for asked in files {
         let file = what.file(asked);
-        let said = file.path.len() + file.own.as_ref().map_or(0, |own| own.sums.len()) + 80;
+        let said = question_bytes(asked) + file.own.as_ref().map_or(0, |own| own.sums.len());
         let content = size_of(asked.seen);
         let is_full = pages.last().is_none_or(|page| page.files.len() == CONTENTS_PER_PAGE);
         if is_full || said > room || content > contents {
@@ -409,6 +431,14 @@ pub(crate) fn questions(files: &[SmallAsked], what: Question) -> Vec<ContentsWan
     }
     pages
 }
+
+/// Bytes of a question for one file, about; sums of this end's pieces come on top.
+pub(crate) fn question_bytes(asked: &SmallAsked) -> usize {
+    asked.path.as_str().len() + 80
+}
+
+/// Bytes that a connection sends before the first answer: ten packets.
+pub const SENT_AT_ONCE: usize = 14_000;
 
 /// Bytes of a question for contents.
 const QUESTION_BYTES: usize = 48 << 10;
@@ -546,7 +576,7 @@ mod tests {
         let nodes: Vec<TreeNode> = nodes.iter().map(|(path, kind)| told(path, *kind)).collect();
         let total = nodes.len() as u64;
         let mut gathered = Gathered::default();
-        gathered.page(TreePage { nodes, alike: None })?;
+        gathered.page(TreePage { nodes, alike: None }, |_| {})?;
         gathered.end(total).map(|nodes| nodes.len())
     }
 
@@ -579,7 +609,7 @@ mod tests {
         let own = own();
         let mut gathered = Gathered::beside(Some(&own));
         let nodes = vec![told("", NodeKind::Directory), told("d", NodeKind::Directory)];
-        gathered.page(TreePage { nodes, alike: Some(AlikeList { dirs }) })?;
+        gathered.page(TreePage { nodes, alike: Some(AlikeList { dirs }) }, |_| {})?;
         gathered.end(4)
     }
 
@@ -616,7 +646,7 @@ mod tests {
         let mut unasked = Gathered::default();
         let page =
             TreePage { nodes: Vec::new(), alike: Some(AlikeList { dirs: vec![in_d(&[3])] }) };
-        assert_eq!(unasked.page(page), Err(BadTree::Alike));
+        assert_eq!(unasked.page(page, |_| {}), Err(BadTree::Alike));
     }
 
     #[test]

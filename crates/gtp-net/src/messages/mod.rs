@@ -12,6 +12,7 @@
 
 mod fields;
 mod limits;
+mod packed;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -24,11 +25,11 @@ pub use fields::{
     printable,
 };
 pub use limits::*;
+pub use packed::{DeedsPacked, TreePacked};
 pub use tree::{
     AlikeList, BlockValues, BlocksWanted, Contents, ContentsWanted, DeedFault, Deeds, DeedsDone,
     Lack, Lacks, Moment, NodeKind, OwnPieces, SmallContent, SmallFile, TreeAlike, TreeDeed,
-    TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSeen, TreeSums, TreeWanted, TreeXattr,
-    XattrList,
+    TreeEnd, TreeNode, TreeOwner, TreePage, TreeSeen, TreeSums, TreeWanted, TreeXattr, XattrList,
 };
 
 /// Newest revision of the messages within ALPN `gtp/1` that this end speaks. Each end names its
@@ -332,6 +333,8 @@ pub enum Message {
     TreeEnd(TreeEnd),
     /// See [`Deeds`].
     Deeds(Deeds),
+    /// See [`DeedsPacked`].
+    DeedsPacked(DeedsPacked),
     /// See [`DeedsDone`].
     DeedsDone(DeedsDone),
     /// See [`BlocksWanted`].
@@ -452,6 +455,7 @@ messages! {
     30 TreePacked PAGE_FRAME_MAX (TreePacked);
     22 TreeEnd FRAME_MAX (TreeEnd);
     23 Deeds PAGE_FRAME_MAX (Deeds);
+    33 DeedsPacked PAGE_FRAME_MAX (DeedsPacked);
     24 DeedsDone PAGE_FRAME_MAX (DeedsDone);
     25 BlocksWanted FRAME_MAX (BlocksWanted);
     26 BlockValues PAGE_FRAME_MAX (BlockValues);
@@ -553,7 +557,7 @@ impl Message {
             Message::TreeWanted(wanted) => wanted.check(),
             Message::TreePage(page) | Message::TreePacked(TreePacked(page)) => page.check(),
             Message::TreeEnd(end) => end.check(),
-            Message::Deeds(deeds) => deeds.check(),
+            Message::Deeds(deeds) | Message::DeedsPacked(DeedsPacked(deeds)) => deeds.check(),
             Message::DeedsDone(done) => done.check(),
             Message::BlocksWanted(wanted) => wanted.check(),
             Message::BlockValues(values) => values.check(),

@@ -305,12 +305,15 @@ fn of_tree() -> impl Strategy<Value = Message> {
         tree_page().prop_map(|page| Message::TreePacked(TreePacked(page))),
         (0..=ENTRIES_MAX, any::<(bool, bool, Option<u32>, Option<bool>)>()).prop_map(
             |(nodes_total, (is_there, may_own, small_max, alone))| {
+                let (patches, packs) = (alone, alone);
                 let end =
-                    TreeEnd { nodes_total, is_there, may_own, small_max, alone, patches: alone };
+                    TreeEnd { nodes_total, is_there, may_own, small_max, alone, patches, packs };
                 Message::TreeEnd(end)
             }
         ),
         proptest::collection::vec(deed(), 1..5).prop_map(|deeds| Message::Deeds(Deeds { deeds })),
+        proptest::collection::vec(deed(), 1..5)
+            .prop_map(|deeds| Message::DeedsPacked(DeedsPacked(Deeds { deeds }))),
         (proptest::collection::vec(faults, 0..5), proptest::option::of(lacks))
             .prop_map(|(faults, lacks)| Message::DeedsDone(DeedsDone { faults, lacks })),
         contents_wanted(),
@@ -491,6 +494,25 @@ fn a_packed_page_that_is_no_page_or_too_long_a_one_is_refused_without_being_unpa
     }
     let not_deflated = [&[30, 0xa1, 0, 0x42][..], &[0xff, 0xff]].concat();
     assert!(Message::parse(&not_deflated).is_err());
+}
+
+#[test]
+fn packed_steps_that_are_too_long_or_none_are_refused() {
+    let packed = |plain: &[u8]| {
+        let mut frame = vec![33];
+        let bytes = miniz_oxide::deflate::compress_to_vec(plain, 9);
+        let mut encoder = minicbor::Encoder::new(&mut frame);
+        encoder.map(1).unwrap().u8(0).unwrap().bytes(&bytes).unwrap();
+        Message::parse(&frame)
+    };
+    let steps = |path: &str| Deeds { deeds: vec![TreeDeed::Dig { path: path.into() }] };
+    let plain = |steps: Deeds| minicbor::to_vec(steps).unwrap();
+    assert_eq!(packed(&plain(steps("a"))), Ok(Message::DeedsPacked(DeedsPacked(steps("a")))));
+    let none = plain(Deeds { deeds: Vec::new() });
+    let long = plain(steps(&"a".repeat(PATH_MAX + 1)));
+    for plain in [&none[..], &long, b"", &vec![0; PACKED_PAGE_MAX + 1], &vec![0; 64 << 20]] {
+        assert!(packed(plain).is_err(), "{} bytes", plain.len());
+    }
 }
 
 #[test]

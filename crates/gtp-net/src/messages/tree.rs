@@ -8,10 +8,7 @@
 use gtp_store::RelPath;
 use gtp_store::replica::PIECE;
 use minicbor::decode::Error as DecodeError;
-use minicbor::encode::{Error as EncodeError, Write};
-use minicbor::{Decode, Decoder, Encode, Encoder};
-use miniz_oxide::deflate::compress_to_vec;
-use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use minicbor::{Decode, Decoder, Encode};
 
 use super::fields::{PeerText, Roots, check_path};
 use super::limits::*;
@@ -30,7 +27,7 @@ pub struct TreeWanted {
     /// Whether access control lists are to be told.
     #[n(2)]
     pub acls: bool,
-    /// Whether the client understands [`TreePacked`]; if absent, it does not.
+    /// Whether the client understands [`TreePacked`](super::TreePacked); if absent, it does not.
     #[n(3)]
     pub packs: Option<bool>,
     /// What the client's own tree holds; a server may leave out what is the same.
@@ -125,42 +122,6 @@ pub struct TreeOwner {
     pub gid: u32,
 }
 
-/// Server to client, which has said that it understands this: a page, deflated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TreePacked(pub TreePage);
-
-impl<C> Encode<C> for TreePacked {
-    fn encode<W: Write>(
-        &self,
-        encoder: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), EncodeError<W::Error>> {
-        let mut plain = Vec::new();
-        // A page in memory can be written to memory.
-        let _ = minicbor::encode(&self.0, &mut plain);
-        encoder.map(1)?.u8(0)?.bytes(&compress_to_vec(&plain, PACKING_LEVEL))?.ok()
-    }
-}
-
-impl<'b, C> Decode<'b, C> for TreePacked {
-    fn decode(decoder: &mut Decoder<'b>, _: &mut C) -> Result<TreePacked, DecodeError> {
-        if decoder.map()? != Some(1) || decoder.u8()? != 0 {
-            return Err(DecodeError::message("a packed page has one field"));
-        }
-        let plain = decompress_to_vec_with_limit(decoder.bytes()?, PACKED_PAGE_MAX);
-        let plain = plain.map_err(|_| DecodeError::message("not deflated, or too long a page"))?;
-        let mut inner = Decoder::new(&plain);
-        let page = inner.decode()?;
-        match inner.position() == plain.len() {
-            true => Ok(TreePacked(page)),
-            false => Err(DecodeError::message("bytes after the end of a page")),
-        }
-    }
-}
-
-/// How hard pages are packed: beyond this level they hardly become shorter.
-const PACKING_LEVEL: u8 = 3;
-
 /// Server to client: the survey is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
@@ -186,6 +147,9 @@ pub struct TreeEnd {
     /// [`TreeDeed::Patch`]; if absent, it does neither.
     #[n(5)]
     pub patches: Option<bool>,
+    /// Whether the server understands [`DeedsPacked`](super::DeedsPacked); if absent, it does not.
+    #[n(6)]
+    pub packs: Option<bool>,
 }
 
 /// One name of a tree.

@@ -34,10 +34,10 @@ use crate::flows::tree::{
 use crate::flows::{Failure, FailureKind, When, read_small};
 use crate::messages::{
     AlikeList, BlockValues, BlocksWanted, CONTENTS_BYTES_MAX, Contents, ContentsWanted, DeedFault,
-    Deeds, DeedsDone, ENTRIES_MAX, EntryKind, Fault, Lack, Lacks, Message, OwnPieces, PATH_MAX,
-    PeerText, ROOTS_PER_PAGE, Reason, Roots, SMALL_MAX, SmallContent, SmallFile, TreeAlike,
-    TreeDeed, TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSums, TreeWanted, Verb,
-    printable,
+    Deeds, DeedsDone, DeedsPacked, ENTRIES_MAX, EntryKind, Fault, Lack, Lacks, Message, OwnPieces,
+    PATH_MAX, PeerText, ROOTS_PER_PAGE, Reason, Roots, SMALL_MAX, SmallContent, SmallFile,
+    TreeAlike, TreeDeed, TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSums, TreeWanted,
+    Verb, printable,
 };
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
@@ -112,7 +112,7 @@ async fn attend(
             Ok(Message::TreeWanted(wanted)) => {
                 survey(shared, client, tended, wanted).await?;
             }
-            Ok(Message::Deeds(deeds)) if may_change => {
+            Ok(Message::Deeds(deeds) | Message::DeedsPacked(DeedsPacked(deeds))) if may_change => {
                 // It goes on, and is told of, if the client must leave meanwhile.
                 let working = change_tree(shared, client, replica, deeds)?;
                 let working = tokio::spawn(working);
@@ -382,16 +382,20 @@ async fn survey(
     let (to, mut from) = channel(1);
     let asker = client.asker();
     let (replica, alone) = (Arc::clone(&tended.replica), tended.alone.clone());
+    // A server leaves its other processors to its other clients.
+    let is_only = client.channel.ends().remote == BARE_ADDRESS;
     let walk = move || {
         let _seat = asker.seat;
         let mut telling = Telling::new(to, Pace::begin(asker.party), &wanted);
         telling.is_alone = alone.is_some();
         // What is no name was refused as the message came.
         let only = alone.or_else(|| name(wanted.only.as_deref()?).ok());
-        telling.walk(&replica, asked(&wanted), only.as_ref());
+        let asked = asked(&wanted);
+        let helpers = if is_only { asked.helpers() } else { 0 };
+        telling.walk(&replica, (asked, helpers), only.as_ref());
     };
     // If there is no thread, the channel closes, which is seen below.
-    let _ = match client.channel.ends().remote == BARE_ADDRESS {
+    let _ = match is_only {
         true => walks::spawn_prompt(walk),
         false => walks::spawn(walk),
     };
@@ -502,12 +506,12 @@ impl Telling {
         }
     }
 
-    /// Walks through the tree, or looks at one name in it.
-    fn walk(mut self, replica: &Replica, asked: Asked, only: Option<&RelPath>) {
+    /// Walks through the tree with the help of further threads, or looks at one name in it.
+    fn walk(mut self, replica: &Replica, (asked, helpers): (Asked, usize), only: Option<&RelPath>) {
         let each = &mut |found| self.take(found);
         let walked = match only {
             Some(name) => replica.survey_name(asked, name, each),
-            None => replica.survey(asked, each),
+            None => replica.survey_with(asked, helpers, each),
         };
         let last = match walked {
             Ok(_) if self.told > ENTRIES_MAX => {
@@ -523,6 +527,7 @@ impl Telling {
                     small_max: u32::try_from(SMALL_MAX).ok(),
                     alone: self.is_alone.then_some(true),
                     patches: Some(true),
+                    packs: Some(true),
                 })
             }
             Err(Errno::LOOP | Errno::NOTDIR) => {
@@ -774,7 +779,8 @@ mod tests {
         let none = TreeWanted { hashes, xattrs, acls, packs, sums, only };
         let pace = Pace::begin(Party::of(0, std::net::Ipv4Addr::LOCALHOST.into()));
         let telling = Telling::new(to, pace, &none);
-        let walking = std::thread::spawn(move || telling.walk(&replica, Asked::default(), None));
+        let walking =
+            std::thread::spawn(move || telling.walk(&replica, (Asked::default(), 0), None));
         let mut pages = Vec::new();
         while let Some(messages) = from.blocking_recv() {
             pages.extend(messages.into_iter().filter_map(|message| match message {
@@ -820,7 +826,7 @@ mod tests {
         let plain: Vec<String> = pages.iter().flat_map(|page| node_names(&page.nodes)).collect();
         assert_eq!(plain, ["", "a", "a-b", "c", "a/b/x", "a/b/y", "c/f", "c/new", "c/same"]);
         let mut gathered = Gathered::beside(Some(&own));
-        pages.into_iter().for_each(|page| gathered.page(page).unwrap());
+        pages.into_iter().for_each(|page| gathered.page(page, |_| {}).unwrap());
         let (now, _) = own_tree(dir.path());
         let same = |nodes: &[Node]| -> Vec<Node> {
             nodes.iter().map(|node| Node { same: None, ..node.clone() }).collect()

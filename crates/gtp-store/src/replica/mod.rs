@@ -7,6 +7,7 @@
 //! stays beneath the tree. Nothing is removed that is not what the survey saw, and a directory only
 //! when it is empty.
 
+mod ahead;
 mod alike;
 mod chosen;
 mod deed;

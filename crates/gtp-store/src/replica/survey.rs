@@ -3,11 +3,14 @@
 //! A directory's names are sorted, so that a survey is in the order of a walk: each directory
 //! before what it holds. What cannot be looked at is told, and whether it may have hidden anything.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread::Builder;
 
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
+use super::ahead::{Ahead, Listed, Next};
 use super::node::{ACL_NAMES, Node, NodeKind, XATTRS_BYTES_MAX, XATTRS_MAX, Xattr, may_carry};
 use super::tree::Replica;
 use crate::export::attributes;
@@ -24,6 +27,15 @@ pub struct Asked {
     pub xattrs: bool,
     /// Whether access control lists are read.
     pub acls: bool,
+}
+
+impl Asked {
+    /// How many further threads are of use in a survey. None is where files are read: a disk may
+    /// be slower if several are read at a time.
+    pub fn helpers(self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        if self.hashes { 0 } else { (processors - 1).min(HELPERS_MAX) }
+    }
 }
 
 /// Something that is there and cannot be carried.
@@ -64,12 +76,26 @@ impl Replica {
         asked: Asked,
         each: &mut dyn FnMut(Surveyed) -> bool,
     ) -> Result<bool, Errno> {
+        self.survey_with(asked, 0, each)
+    }
+
+    /// As [`Replica::survey`], with the help of so many further threads, which look at directories
+    /// that come soon. What is found comes in the same order. They hold a few MiB at most.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn survey_with(
+        &self,
+        asked: Asked,
+        helpers: usize,
+        each: &mut dyn FnMut(Surveyed) -> bool,
+    ) -> Result<bool, Errno> {
         let Some(root) = self.open_root()? else { return Ok(false) };
         let walk = Walk { root, asked };
         let mut own = walk.node(None, &fstat(&walk.root)?);
         own.xattrs = walk.xattrs_of(walk.root.as_fd().as_raw_fd());
         if each(Surveyed::Node(Box::new(own))) {
-            walk.dir("", each);
+            walk.all(helpers, each);
         }
         Ok(true)
     }
@@ -127,47 +153,112 @@ struct Walk {
     asked: Asked,
 }
 
+/// What a directory holds.
+struct Listing {
+    /// What has been looked at.
+    found: VecDeque<Surveyed>,
+    /// Bytes of that, about.
+    bytes: usize,
+    /// What has not.
+    rest: Option<Rest>,
+}
+
+/// Names of a directory that have not been looked at.
+struct Rest {
+    at: String,
+    dir: OwnedFd,
+    names: std::vec::IntoIter<Vec<u8>>,
+}
+
+impl Listed for Listing {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl Walk {
-    /// Walks through a directory and those beneath it; whether to go on.
-    fn dir(&self, at: &str, each: &mut dyn FnMut(Surveyed) -> bool) -> bool {
-        let mut waiting = vec![at.to_owned()];
-        while let Some(at) = waiting.pop() {
-            let names = walk::dir_for_reading(self.root.as_fd(), &at).and_then(|dir| {
-                let names = names_of(&dir)?;
-                Ok((dir, names))
-            });
-            let (dir, names) = match names {
-                Ok(found) => found,
-                Err(error) => {
-                    if !each(left_out(at.as_bytes(), words(error), true)) {
-                        return false;
-                    }
-                    continue;
-                }
+    /// Walks through the tree with the help of further threads; whether to go on.
+    fn all(&self, helpers: usize, each: &mut dyn FnMut(Surveyed) -> bool) -> bool {
+        let ahead = Ahead::of("");
+        std::thread::scope(|scope| {
+            for _ in 0..helpers {
+                let thread = Builder::new().name("gtp-walker".into()).stack_size(STACK);
+                // Without it, the walk does everything by itself.
+                let _ = thread.spawn_scoped(scope, || ahead.help(|at| self.list(at)));
+            }
+            let _over = ahead.over();
+            self.in_order(&ahead, each)
+        })
+    }
+
+    /// Hands on what the directories hold, one after the other; whether to go on.
+    fn in_order(&self, ahead: &Ahead<Listing>, each: &mut dyn FnMut(Surveyed) -> bool) -> bool {
+        while let Some(next) = ahead.next(|at| self.list(at)) {
+            let mut listing = match next {
+                Next::Untouched(at) => self.open(&at),
+                Next::Listed(listing) => listing,
             };
             let mut beneath = Vec::new();
-            for name in names {
-                let full = match at.is_empty() {
-                    true => name.clone(),
-                    false => [at.as_bytes(), b"/", &name].concat(),
-                };
-                match self.name(&dir, &name, &full) {
-                    None => {}
-                    Some(found) => {
-                        if let Surveyed::Node(node) = &found
-                            && node.is_dir()
-                        {
-                            beneath.push(node.name().to_owned());
-                        }
-                        if !each(found) {
-                            return false;
-                        }
-                    }
+            while let Some(found) = self.step(&mut listing) {
+                if let Surveyed::Node(node) = &found
+                    && node.is_dir()
+                {
+                    beneath.push(node.name().to_owned());
+                }
+                if !each(found) {
+                    return false;
                 }
             }
-            waiting.extend(beneath.into_iter().rev());
+            ahead.add(beneath);
         }
         true
+    }
+
+    /// Opens a directory and reads its names; looks at nothing in it yet.
+    fn open(&self, at: &str) -> Listing {
+        let opened = walk::dir_for_reading(self.root.as_fd(), at).and_then(|dir| {
+            let names = names_of(&dir)?.into_iter();
+            Ok(Rest { at: at.to_owned(), dir, names })
+        });
+        match opened {
+            Ok(rest) => Listing { found: VecDeque::new(), bytes: 0, rest: Some(rest) },
+            Err(error) => {
+                let found = VecDeque::from([left_out(at.as_bytes(), words(error), true)]);
+                Listing { found, bytes: at.len(), rest: None }
+            }
+        }
+    }
+
+    /// Opens a directory and looks at what is in it; at the first part of it only if that is much.
+    fn list(&self, at: &str) -> Listing {
+        let mut listing = self.open(at);
+        while listing.bytes < LISTING_BYTES_MAX
+            && let Some(rest) = &mut listing.rest
+        {
+            match self.next(rest) {
+                Some(found) => {
+                    listing.bytes += bytes_of(&found);
+                    listing.found.push_back(found);
+                }
+                None => listing.rest = None,
+            }
+        }
+        listing
+    }
+
+    /// The next of what a directory holds.
+    fn step(&self, listing: &mut Listing) -> Option<Surveyed> {
+        listing.found.pop_front().or_else(|| self.next(listing.rest.as_mut()?))
+    }
+
+    fn next(&self, Rest { at, dir, names }: &mut Rest) -> Option<Surveyed> {
+        names.find_map(|name| {
+            let full = match at.is_empty() {
+                true => name.clone(),
+                false => [at.as_bytes(), b"/", &name].concat(),
+            };
+            self.name(dir, &name, &full)
+        })
     }
 
     /// What a name stands for; `None` for what has gone.
@@ -356,6 +447,27 @@ pub(super) fn words(error: Errno) -> String {
 pub(super) fn by_handle(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
+
+/// Bytes that something that was found takes, about.
+fn bytes_of(found: &Surveyed) -> usize {
+    match found {
+        Surveyed::Node(node) => {
+            let target = if let NodeKind::Link(target) = &node.kind { target.len() } else { 0 };
+            let xattrs = node.xattrs.iter().map(|(name, value)| name.len() + value.len());
+            size_of::<Node>() + node.name().len() + target + xattrs.sum::<usize>()
+        }
+        Surveyed::LeftOut(left_out) => left_out.path.len() + left_out.why.len(),
+    }
+}
+
+/// Threads that help with a survey: what they find is handed on by one.
+const HELPERS_MAX: usize = 3;
+
+/// Bytes of a directory's nodes after which no more of it is listed ahead.
+const LISTING_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of the stack of a thread that helps.
+const STACK: usize = 512 * 1024;
 
 /// Bytes of the names of a file's attributes that are usual.
 const NAMES_BYTES: usize = 512;
