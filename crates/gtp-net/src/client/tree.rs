@@ -117,8 +117,8 @@ impl TreeSession {
     /// Opens a session over a pipe that somebody else protects, and surveys the tree at `path`
     /// beneath the place that the other end of the pipe has been told. Both leave at once. What the
     /// tree has in common with this end's `own` need not travel, and of small files that differ
-    /// from it pieces are asked for if the caller will write new versions. The other end may be silent for as
-    /// long as it likes until `lives` ends, such as while ssh asks for a password.
+    /// from it pieces are asked for if the caller will write new versions. The other end may be
+    /// silent for as long as it likes until `lives` ends, such as while ssh asks for a password.
     ///
     /// # Errors
     /// As [`TreeSession::open_and_survey`].

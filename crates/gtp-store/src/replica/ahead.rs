@@ -221,7 +221,9 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn the_order_is_the_same_however_many_threads_help(holders in prop::collection::vec(0_usize..40, 1..40)) {
+        fn the_order_is_the_same_however_many_threads_help(
+            holders in prop::collection::vec(0_usize..40, 1..40),
+        ) {
             let mut tree: HashMap<String, Vec<String>> = HashMap::new();
             for (number, holder) in holders.iter().enumerate() {
                 let holder = match holder % (number + 1) {
