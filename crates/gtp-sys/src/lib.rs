@@ -14,6 +14,7 @@ pub mod nic;
 pub mod peer;
 pub mod prefetch;
 mod pressure;
+pub mod process;
 pub mod pump;
 pub mod schedule;
 pub mod signals;

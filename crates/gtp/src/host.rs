@@ -111,6 +111,18 @@ impl Host {
         self.endpoint.host().set_capacity(out, in_);
     }
 
+    /// What this host can send and receive by its own account. While a daemon shares out the
+    /// machine's capacity, the daemon's figures apply instead.
+    pub fn capacities(&self) -> [Rate; 2] {
+        self.endpoint.host().capacities()
+    }
+
+    /// Datagrams that came to nothing since the host's start, by kind: `malformed`, `unknown` (of
+    /// no session here), `forged`, `discarded` (seen before, or too late), `unsent`.
+    pub fn dropped_datagrams(&self) -> [(&'static str, u64); 5] {
+        self.endpoint.host().drops().all()
+    }
+
     /// Lists what a server has at an address: the names in a directory, not what lies deeper.
     ///
     /// # Errors

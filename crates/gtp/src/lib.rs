@@ -69,7 +69,7 @@ pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError
 pub use gtp_net::messages::Reason;
 pub use gtp_net::server::{
     Asked, Asker, BadExports, Change, Confines, EXPORTS_MOST, ExportRule, Exports, GROUPS_MOST,
-    GroupRule, KEYS_OF_GROUP_MOST, Limits, Moved, Pulse, Quota, Request, Room, Running,
+    GroupRule, KEYS_OF_GROUP_MOST, Limits, Moved, Pace, Pulse, Quota, Request, Room, Running,
     ServerEvent, SessionId, Sessions, Sockets, Visibility, Visit, Voucher, Who, Whose, WhyRefused,
     questions,
 };

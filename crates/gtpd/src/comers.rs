@@ -13,6 +13,7 @@ use gtp_alloc::{Bucket, Time};
 use gtp_share::{Answer, Listener};
 
 use crate::hub::ClientId;
+use crate::refusal::Refusal;
 
 /// Most connections of one user that have not attached: few people look at lists at a time.
 pub(crate) const ASKING_OF_ONE: usize = 32;
@@ -100,21 +101,26 @@ impl Spare {
         Spare { kept: reserve(), told: false }
     }
 
-    /// Tells some of the waiting connections that there is no room; the listener failed by `error`.
-    pub fn turn_away(&mut self, listener: &Listener, error: &io::Error) {
+    /// Tells some of the waiting connections that there is no room, and returns how many; the
+    /// listener failed by `error`.
+    pub fn turn_away(&mut self, listener: &Listener, error: &io::Error) -> u64 {
         if !self.told {
             tracing::warn!("no process can be accepted: {error}; all are told to wait");
             self.told = true;
         }
-        let answer = Answer::Busy { why: format!("the daemon is short of descriptors: {error}") };
+        let why = format!("{}: {error}", Refusal::Descriptors.words());
+        let answer = Answer::Busy { why };
         let answer = serde_json::to_vec(&answer).unwrap_or_default();
+        let mut count = 0;
         for _ in 0..TURNED_AWAY {
             self.kept = None;
             let Ok(Some(connection)) = listener.accept() else { break };
             // A peer that misses the answer sees the end of the connection.
             let _ = connection.send(&answer, &[]);
+            count += 1;
         }
         self.kept = reserve();
+        count
     }
 }
 

@@ -18,6 +18,7 @@ use gtp_share::{Change, GrantsWriter, Of, ReportsReader, SLOTS_MOST, Side};
 
 use crate::desk::{Desk, Granting};
 use crate::fallback::{self, Joined};
+use crate::ledger::{End, Ledger};
 use crate::limits::{Bounds, Given, TransferId};
 use crate::names::Names;
 use crate::pace::Paces;
@@ -106,6 +107,8 @@ pub struct Hub {
     believe_until: Time,
     /// When the rates that are shown change.
     paces: Paces,
+    /// What sessions have done.
+    pub(crate) ledger: Ledger,
 }
 
 /// One attached process.
@@ -174,6 +177,7 @@ impl Hub {
             expected: None,
             believe_until: now + config.grace + BELIEF,
             paces: Paces::new(now),
+            ledger: Ledger::new(),
         }
     }
 
@@ -239,9 +243,13 @@ impl Hub {
 
     /// A process is gone: its shares are the others' from the next tick on.
     pub fn detach(&mut self, now: Time, id: ClientId) {
-        let Some(client) = self.clients.remove(&id) else { return };
+        let Some(mut client) = self.clients.remove(&id) else { return };
         self.unpromised = true;
-        client.seats.iter().for_each(|(_, seat)| self.names.take_back(seat.flow));
+        for (_, seat) in client.seats.iter_mut() {
+            self.names.take_back(seat.flow);
+            let most = full(self.full, seat.posted.side);
+            self.ledger.end(now, client.who.uid, seat, (End::ProcessGone, most));
+        }
         if client.seats.iter().next().is_some() {
             self.out.stale = true;
             self.in_.stale = true;
@@ -512,7 +520,7 @@ impl Hub {
         let mut here = Census::default();
         self.clients.values().for_each(|c| here.add(c.who.uid, c.seats.count()));
         let believed = now <= self.believe_until;
-        let Hub { clients, out, in_, names, .. } = self;
+        let Hub { clients, out, in_, names, ledger, .. } = self;
         for client in clients.values_mut() {
             let slots = slots.entry(client.who.uid).or_insert(SLOTS_OF_ONE);
             let allowance = Allowance { sessions: here.room(client.who.uid), slots: *slots };
@@ -520,17 +528,22 @@ impl Hub {
             let before = pulse.awake;
             pulse.feel(now, reports);
             let awake = pulse.awake;
-            let changes =
-                seats.read(reports, grants, allowance, names, |seat| match seat.posted.side {
+            let pages = (&*reports, &*grants);
+            let mut changes =
+                seats.read(now, pages, allowance, names, |seat| match seat.posted.side {
                     Side::Source => out.hear(seat, awake),
                     Side::Sink => in_.hear(seat, awake),
                 });
+            for seat in &mut changes.gone {
+                let most = full(self.full, seat.posted.side);
+                ledger.end(now, who.uid, seat, (End::Closed, most));
+            }
             *slots -= changes.looked;
             here.add(who.uid, changes.came.len());
             for (sum, moved) in said.iter_mut().zip(changes.moved) {
                 *sum = sum.saturating_add(moved);
             }
-            if changes.gone || !changes.came.is_empty() {
+            if !changes.gone.is_empty() || !changes.came.is_empty() {
                 for desk in [&mut *out, &mut *in_] {
                     desk.stale = true;
                     desk.agent.wake(now);
@@ -556,14 +569,22 @@ impl Hub {
         }
         self.believe(now, said);
         if self.paces.end(now) {
-            let Hub { clients, out, in_, .. } = self;
-            for (_, seat) in clients.values_mut().flat_map(|client| client.seats.iter_mut()) {
+            self.close_paces(now);
+        }
+    }
+
+    /// Ends a span of the rates that are shown, and counts what was done in it.
+    fn close_paces(&mut self, now: Time) {
+        let Hub { clients, out, in_, ledger, .. } = self;
+        for client in clients.values_mut() {
+            for (_, seat) in client.seats.iter_mut() {
                 let desk = match seat.posted.side {
                     Side::Source => &*out,
                     Side::Sink => &*in_,
                 };
                 let grant = desk.granted(seat).map_or(Rate::ZERO, |grant| grant.rate);
                 seat.pace.close(grant);
+                ledger.count(now, client.who.uid, seat, full(self.full, seat.posted.side));
             }
         }
     }
@@ -669,6 +690,14 @@ impl Hub {
         for ((_, seat), leaf) in here.zip(leaves) {
             seat.flat = flat[leaf] / most;
         }
+    }
+}
+
+/// Of what a host moves at most, out and in, that of a side.
+fn full(full: [Rate; 2], side: Side) -> Rate {
+    match side {
+        Side::Source => full[0],
+        Side::Sink => full[1],
     }
 }
 

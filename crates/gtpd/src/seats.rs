@@ -12,6 +12,7 @@ use gtp_proto::{FlowId, Law, Report};
 use gtp_share::{Change, Found, GrantsWriter, KEYS, Posted, ReportsReader, Side, Update};
 
 use crate::hub::ClientId;
+use crate::ledger::Counted;
 use crate::limits::TransferId;
 use crate::names::Names;
 use crate::pace::Pace;
@@ -43,6 +44,8 @@ pub(crate) struct Seat {
     tolled: Tolled,
     /// Bytes when it was asked last what it moved.
     told: u64,
+    /// What was counted of it.
+    pub counted: Counted,
 }
 
 /// What became of a process's sessions since the last look.
@@ -50,8 +53,8 @@ pub(crate) struct Seat {
 pub(crate) struct Changes {
     /// Slots in which a session has come.
     pub came: Vec<u32>,
-    /// Whether one has gone.
-    pub gone: bool,
+    /// Sessions that have gone.
+    pub gone: Vec<Box<Seat>>,
     /// Bytes that sessions have moved: sent, received.
     pub moved: [u64; 2],
     /// Slots that were looked at.
@@ -83,12 +86,12 @@ pub(crate) struct Allowance {
 pub(crate) struct Seats(Vec<Option<Box<Seat>>>);
 
 impl Seats {
-    /// Reads the page as far as it is used and allowed. Each session that comes gets a name from
+    /// Reads the page at `now`, as far as it is used and allowed. Each session that comes gets a name from
     /// `names`; `heard` is told of each that is known and has said something new.
     pub fn read(
         &mut self,
-        reports: &ReportsReader,
-        grants: &GrantsWriter,
+        now: Time,
+        (reports, grants): (&ReportsReader, &GrantsWriter),
         allowance: Allowance,
         names: &mut Names,
         mut heard: impl FnMut(&Seat),
@@ -121,9 +124,8 @@ impl Seats {
                     }
                     Found::Nothing | Found::Record(Update::Gone) => {
                         names.take_back(seat.flow);
-                        *place = None;
+                        changes.gone.extend(place.take());
                         grants.clear(slot);
-                        changes.gone = true;
                         continue;
                     }
                     Found::Record(Update::Another) => {}
@@ -134,11 +136,11 @@ impl Seats {
             }
             let Found::Record(posted) = reports.read(slot) else { continue };
             room -= usize::from(place.is_none());
-            changes.gone |= place.is_some();
             changes.came.push(slot);
-            let seat = Seat::new(names.give(), sequence, posted);
+            let seat = Seat::new(now, names.give(), sequence, posted);
             if let Some(before) = place.replace(Box::new(seat)) {
                 names.take_back(before.flow);
+                changes.gone.push(before);
             }
             grants.clear(slot);
         }
@@ -170,7 +172,7 @@ impl Seats {
 }
 
 impl Seat {
-    fn new(flow: FlowId, seen: u64, posted: Posted) -> Seat {
+    fn new(now: Time, flow: FlowId, seen: u64, posted: Posted) -> Seat {
         Seat {
             flow,
             seen,
@@ -184,6 +186,7 @@ impl Seat {
             pace: Pace::default(),
             tolled: Tolled::of(&posted),
             told: posted.wire_bytes,
+            counted: Counted::from(now, &posted),
         }
     }
 

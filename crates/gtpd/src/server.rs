@@ -25,6 +25,7 @@ use crate::http::{Pages, Work};
 use crate::hub::{ClientId, Hub, HubConfig, Right, SetError, Who};
 use crate::metrics::NUMBERS;
 use crate::orders::{Census, Order, Orders, Said};
+use crate::refusal::Refusal;
 use crate::view::Lists;
 use crate::web::LIVE;
 use beside::Beside;
@@ -325,7 +326,8 @@ impl Daemon {
                 }
                 Err(error) => {
                     self.crowded = true;
-                    self.spare.turn_away(self.claim.listener(), &error);
+                    let turned_away = self.spare.turn_away(self.claim.listener(), &error);
+                    self.hub.ledger.refuse(Refusal::Descriptors, turned_away);
                     return;
                 }
             }
@@ -347,7 +349,7 @@ impl Daemon {
             }
         }
         if let Some(oldest) = oldest.filter(|oldest| self.comers.is_asking(uid, *oldest)) {
-            self.say(oldest, &busy("too many connections of this user ask for nothing"));
+            self.refuse(oldest, Refusal::Silent);
             self.let_go(now, oldest);
         }
         if self.callers.get(&id).is_some_and(|caller| caller.state == State::Over) {
@@ -363,17 +365,17 @@ impl Daemon {
     }
 
     /// Why a process of this user cannot be accepted now.
-    fn is_full(&mut self, now: Time, uid: u32) -> Option<&'static str> {
+    fn is_full(&mut self, now: Time, uid: u32) -> Option<Refusal> {
         let attached = || self.callers.values().filter(|caller| caller.state == State::Attached);
         if attached().count() >= CALLERS_MOST {
-            return Some("this daemon has as many processes as it can take");
+            return Some(Refusal::Processes);
         }
         if attached().filter(|caller| caller.connection.peer().uid == uid).count() >= CALLERS_OF_ONE
         {
-            return Some("this user has as many processes here as allowed");
+            return Some(Refusal::ProcessesOfUser);
         }
         let often = !self.comers.may_attach(now, uid);
-        often.then_some("this user's processes connect too often")
+        often.then_some(Refusal::TooOften)
     }
 
     /// Hears those who have said something, and lets go of those who have ended.
@@ -448,6 +450,9 @@ impl Daemon {
         let asked = Request::read(&buffer[..length]);
         let answered = asked.and_then(|request| self.answer(now, id, request));
         if let Err(why) = answered {
+            let is_set = why == Refusal::Changes.words();
+            let reason = if is_set { Refusal::Changes } else { Refusal::Request };
+            self.hub.ledger.refuse(reason, 1);
             self.say(id, &Answer::Refused { why });
         }
         true
@@ -480,7 +485,7 @@ impl Daemon {
             Request::Set { session, change, .. } => {
                 let right = right(peer.uid);
                 if !self.comers.may_set(now, peer.uid) {
-                    return Err(SETS_TOO_OFTEN.to_owned());
+                    return Err(Refusal::Changes.words().to_owned());
                 }
                 let promises = change.guarantee.is_some();
                 let said = |error| words(error, session);
@@ -499,11 +504,15 @@ impl Daemon {
     fn attach(&mut self, now: Time, id: ClientId, (who, slots): (Who, u32), past: Past) {
         let uid = who.uid;
         if let Some(why) = self.is_full(now, uid) {
-            return self.say(id, &busy(why));
+            return self.refuse(id, why);
         }
         let (fds, slots) = match self.hub.attach(now, id, who, slots) {
             Ok(pages) => pages,
-            Err(error) => return self.say(id, &busy(&format!("no pages can be made: {error}"))),
+            Err(error) => {
+                self.hub.ledger.refuse(Refusal::Memory, 1);
+                let why = format!("{}: {error}", Refusal::Memory.words());
+                return self.say(id, &Answer::Busy { why });
+            }
         };
         self.comers.left(uid, id);
         if past == Past::Orphaned {
@@ -530,6 +539,12 @@ impl Daemon {
         })
     }
 
+    /// Tells somebody to come again later.
+    fn refuse(&mut self, id: ClientId, why: Refusal) {
+        self.hub.ledger.refuse(why, 1);
+        self.say(id, &Answer::Busy { why: why.words().to_owned() });
+    }
+
     fn say(&mut self, id: ClientId, answer: &Answer) {
         if let Some(caller) = self.callers.get_mut(&id)
             && caller.connection.send(&encode(answer), &[]).is_err()
@@ -552,9 +567,6 @@ fn right(uid: u32) -> Right {
     if uid == 0 || uid == own { Right::Anybodys } else { Right::Of(uid) }
 }
 
-/// Said to a user whose changes would keep the daemon from its work.
-const SETS_TOO_OFTEN: &str = "this user changes sessions too often: wait a second and try again";
-
 fn words(error: SetError, session: u32) -> String {
     match error {
         SetError::NoSuchSession => format!("there is no session {session}: see `gtp sessions`"),
@@ -569,10 +581,6 @@ fn words(error: SetError, session: u32) -> String {
             .to_owned(),
         SetError::BadWeight => "a weight lies between 0.001 and 1000".to_owned(),
     }
-}
-
-fn busy(why: &str) -> Answer {
-    Answer::Busy { why: why.to_owned() }
 }
 
 fn encode(answer: &Answer) -> Vec<u8> {

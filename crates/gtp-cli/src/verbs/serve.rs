@@ -143,8 +143,9 @@ impl Service {
     fn look(&mut self) {
         self.teller.stands(self.host.stands());
         self.teller.sum_up();
-        if let (Some(metrics), Some(audit)) = (&self.metrics, &self.audit) {
-            metrics.count_lost(audit.lost());
+        if let Some(metrics) = &self.metrics {
+            metrics.look(&self.host);
+            self.audit.iter().for_each(|audit| metrics.count_lost(audit.lost()));
         }
     }
 

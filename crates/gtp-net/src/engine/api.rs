@@ -360,6 +360,19 @@ pub struct Drops {
 }
 
 impl Drops {
+    /// Each count with the word for it.
+    pub fn all(&self) -> [(&'static str, u64); 5] {
+        let Drops { malformed, unknown, forged, discarded, unsent } = self;
+        let all = [
+            ("malformed", malformed),
+            ("unknown", unknown),
+            ("forged", forged),
+            ("discarded", discarded),
+            ("unsent", unsent),
+        ];
+        all.map(|(why, count)| (why, count.load(Ordering::Relaxed)))
+    }
+
     /// The kernel refused what was to be sent.
     pub(super) fn count_unsent(&self) {
         self.unsent.fetch_add(1, Ordering::Relaxed);

@@ -63,7 +63,8 @@ struct Shared {
     unsteered: AtomicBool,
     names: AtomicU32,
     sessions: Mutex<VecDeque<u32>>,
-    capacity_in: Mutex<Rate>,
+    /// Out and in.
+    capacities: Mutex<[Rate; 2]>,
     clock: Clock,
     drops: Arc<Drops>,
     /// They look for the machine's daemon until they are dropped.
@@ -157,7 +158,7 @@ impl Host {
             unsteered: AtomicBool::new(false),
             names: AtomicU32::new(1),
             sessions: Mutex::new(VecDeque::new()),
-            capacity_in: Mutex::new(config.capacity_in),
+            capacities: Mutex::new([config.capacity_out, config.capacity_in]),
             clock,
             drops,
             _keepers: keepers,
@@ -317,8 +318,8 @@ impl Host {
     /// Changes the host's capacities; `None` leaves one as it is.
     pub fn set_capacity(&self, out: Option<Rate>, in_: Option<Rate>) {
         // Held to the end, so that all engines hear of changes in the same order.
-        let mut known = self.shared.capacity_in.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = in_.unwrap_or(*known);
+        let mut known = self.shared.capacities.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = [out.unwrap_or(known[0]), in_.unwrap_or(known[1])];
         for engine in &self.shared.engines {
             engine.notices.send(Notice::SetCapacity { out, in_ });
         }
@@ -343,7 +344,12 @@ impl Host {
 
     /// What this host can receive by its own account; unlimited if nobody knows it.
     pub fn capacity_in(&self) -> Rate {
-        *self.shared.capacity_in.lock().unwrap_or_else(PoisonError::into_inner)
+        self.capacities()[1]
+    }
+
+    /// What this host can send and receive by its own account; unlimited where nobody knows it.
+    pub fn capacities(&self) -> [Rate; 2] {
+        *self.shared.capacities.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The engines' clock.

@@ -36,7 +36,8 @@ pub enum Stands {
 }
 
 impl Stands {
-    const ALL: [Stands; 4] = [Stands::Alone, Stands::Waiting, Stands::Joined, Stands::Orphaned];
+    /// All of them.
+    pub const ALL: [Stands; 4] = [Stands::Alone, Stands::Waiting, Stands::Joined, Stands::Orphaned];
 
     /// The word of docs/DAEMON.md.
     pub const fn as_str(self) -> &'static str {

@@ -47,6 +47,17 @@ pub enum WhyRefused {
 }
 
 impl WhyRefused {
+    /// All of them.
+    pub const ALL: [WhyRefused; 7] = [
+        WhyRefused::NoKey,
+        WhyRefused::NotAllowed,
+        WhyRefused::NotOffered,
+        WhyRefused::BadRequest,
+        WhyRefused::Busy,
+        WhyRefused::Version,
+        WhyRefused::NoList,
+    ];
+
     /// What this is called where refusals are counted.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -16,7 +16,7 @@ use super::path_questions::PathQuestions;
 use super::scan::{scan, skipped_faults};
 use super::session::{Client, Ending};
 use super::walks::Listing;
-use super::{Moved, Shared, Stop};
+use super::{Moved, Pace, Shared, Stop};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen, SourceProgress};
 use crate::flows::{
@@ -110,6 +110,8 @@ impl Giving {
         let manifest = &listing.scanned.manifest;
         let sums = (manifest.entries.len() as u64, manifest.content_bytes());
         client.told.measure(move || moved(&sent.progress(), None, sums.1));
+        let sent = source.watch();
+        client.told.pace(move || Some(Pace::from(&sent.progress())));
         let object = Some(wire_root(manifest.root_kind));
         let opened = client.opened(shared, number, object, sums);
         let (answers, questions) = (RootAnswers::default(), PathQuestions::default());

@@ -62,7 +62,7 @@ pub use rules::{
     BadExports, EXPORTS_MOST, ExportRule, Exports, GROUPS_MOST, GroupRule, KEYS_OF_GROUP_MOST,
     Rights, Visibility, Who,
 };
-pub use told::{Running, Sessions};
+pub use told::{Pace, Running, Sessions};
 pub use vouched::{Vouched, Voucher};
 
 use crate::control::ControlChannel;

@@ -22,7 +22,7 @@ use super::path_questions::PathQuestions;
 use super::quota::Full;
 use super::session::{Client, Ending};
 use super::spot::{Known, Spot, find};
-use super::{Moved, Shared, Stop};
+use super::{Moved, Pace, Shared, Stop};
 use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
 use crate::engine::{
     FlowProgress, RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen,
@@ -210,6 +210,8 @@ async fn start(
     let transfer = client.host.open_transfer(open);
     let received = transfer.watch();
     client.told.measure(move || moved(&received.progress(), 0));
+    let received = transfer.watch();
+    client.told.pace(move || received.progress().flows.first().map(Pace::from));
     let flow = transfer.add_session(session);
     client.channel.send(&ready).await?;
     let index = FileIndex::of(&manifest);

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use gtp_alloc::Time;
+use gtp_alloc::{Rate, Time};
 
 use super::session::Ending;
 use super::{Moved, ServerEvent, SessionId, Shared, Visit};
-use crate::flows::{Failure, FailureKind};
+use crate::engine::{FlowProgress, SourceProgress};
+use crate::flows::{Failure, FailureKind, LimitedBy};
 
 /// The sessions that a server has at present. Clones are the same table.
 #[derive(Clone, Default)]
@@ -20,13 +21,41 @@ pub struct Sessions {
     rows: Arc<Mutex<BTreeMap<SessionId, Row>>>,
 }
 
+#[derive(Clone)]
 struct Row {
     visit: Arc<Visit>,
     gauge: Gauge,
+    pace: Option<PaceGauge>,
 }
 
 /// Says what a session has moved so far.
 type Gauge = Arc<dyn Fn() -> Moved + Send + Sync>;
+
+/// Says how fast a session goes, if it does.
+type PaceGauge = Arc<dyn Fn() -> Option<Pace> + Send + Sync>;
+
+/// How fast a session goes, and why no faster.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// IP bytes of data per time over the last interval.
+    pub rate: Rate,
+    /// What it is granted.
+    pub granted: Rate,
+    /// What keeps it from going faster.
+    pub limited_by: LimitedBy,
+}
+
+impl From<&SourceProgress> for Pace {
+    fn from(sent: &SourceProgress) -> Pace {
+        Pace { rate: sent.rate, granted: sent.granted, limited_by: sent.limited_by }
+    }
+}
+
+impl From<&FlowProgress> for Pace {
+    fn from(came: &FlowProgress) -> Pace {
+        Pace { rate: came.rate, granted: came.granted, limited_by: came.limited_by }
+    }
+}
 
 /// A session that runs.
 #[derive(Clone, Debug)]
@@ -36,16 +65,22 @@ pub struct Running {
     /// What it has moved so far, at most 50 ms old. Files, and the steps of a page that is being
     /// carried out, count when they are done; of a `get` files count at its end. The time is zero.
     pub moved: Moved,
+    /// How fast it goes; `None` while nothing can move, such as before its listing is known.
+    pub pace: Option<Pace>,
 }
 
 impl Sessions {
     /// All sessions whose end has not been told, the oldest first.
     pub fn running(&self) -> Vec<Running> {
         let rows = self.rows();
-        let copies: Vec<(Arc<Visit>, Gauge)> =
-            rows.values().map(|row| (Arc::clone(&row.visit), Arc::clone(&row.gauge))).collect();
+        let copies: Vec<Row> = rows.values().cloned().collect();
         drop(rows);
-        copies.into_iter().map(|(visit, gauge)| Running { visit, moved: gauge() }).collect()
+        let running = |Row { visit, gauge, pace }| Running {
+            visit,
+            moved: gauge(),
+            pace: pace.and_then(|pace| pace()),
+        };
+        copies.into_iter().map(running).collect()
     }
 
     fn rows(&self) -> MutexGuard<'_, BTreeMap<SessionId, Row>> {
@@ -76,7 +111,7 @@ impl Told {
         let (visit, changes) = (Arc::new(visit), Arc::new(AtomicU64::new(0)));
         let counted = Arc::clone(&changes);
         let gauge = move || Moved { changes: counted.load(Ordering::Relaxed), ..Moved::default() };
-        let row = Row { visit: Arc::clone(&visit), gauge: Arc::new(gauge) };
+        let row = Row { visit: Arc::clone(&visit), gauge: Arc::new(gauge), pace: None };
         shared.sessions.rows().insert(visit.id, row);
         shared.tell(ServerEvent::Started { visit: Arc::clone(&visit) });
         let (shared, begun) = (Arc::clone(shared), shared.host.clock().now());
@@ -92,6 +127,13 @@ impl Told {
     pub fn measure(&self, gauge: impl Fn() -> Moved + Send + Sync + 'static) {
         if let Some(row) = self.shared.sessions.rows().get_mut(&self.visit.id) {
             row.gauge = Arc::new(gauge);
+        }
+    }
+
+    /// From now on this says how fast the session goes.
+    pub fn pace(&self, pace: impl Fn() -> Option<Pace> + Send + Sync + 'static) {
+        if let Some(row) = self.shared.sessions.rows().get_mut(&self.visit.id) {
+            row.pace = Some(Arc::new(pace));
         }
     }
 

@@ -6,15 +6,16 @@
 //! others count together, and so do strangers, so that no client can make the page grow. Who asks
 //! for the page is the daemon's code to serve; it knows nothing of what is in it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gtp::{
-    Bucket, Failure, FailureKind, Moved, Running, ServerEvent, SessionId, Sessions, Time, Visit,
-    Whose,
+    Bucket, Failure, FailureKind, Host, Moved, Rate, Running, ServerEvent, SessionId, Sessions,
+    Stands, Time, Visit, Whose, WhyRefused,
 };
 use gtp_sys::Clock;
 use gtpd::http::{Page, Pages, Work};
@@ -31,6 +32,7 @@ use super::teller::{outcome, rate};
 
 type Labels = Vec<(&'static str, String)>;
 type Counters = Family<Labels, Counter>;
+type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 
 /// The numbers of a server, and where they are served.
@@ -57,6 +59,12 @@ struct Counts {
     files: Counters,
     changes: Counters,
     running: Family<Labels, Gauge>,
+    rates_now: Gauges,
+    granted: Gauges,
+    limited: Family<Labels, Counter<f64, AtomicU64>>,
+    capacity: Gauges,
+    standing: Family<Labels, Gauge>,
+    dropped: Counters,
     seconds: Histograms,
     rates: Histograms,
     refused: Counters,
@@ -66,6 +74,10 @@ struct Counts {
     names: HashSet<String>,
     /// What was counted of sessions whose end was not.
     counted: BTreeMap<SessionId, Moved>,
+    /// Whose sessions run, or ran.
+    shown: BTreeSet<Labels>,
+    /// When it was last looked what limits sessions.
+    looked: Option<Time>,
 }
 
 /// Keys that are told apart at most; further ones count as `other`.
@@ -75,8 +87,11 @@ const NAMES_MOST: usize = 100;
 /// that the event of an older one was dropped.
 const ENDS_MOST: usize = 1_024;
 
-/// What sessions are for.
-const VERBS: [&str; 4] = ["get", "put", "list", "tree"];
+/// Why a connection was turned away before it proved a key.
+const TOO_MANY: &str = "too_many";
+
+/// Sessions of these move data, and may wait for a listing before they do.
+const MOVING: [&str; 2] = ["get", "put"];
 
 const PAGE: &[Page<Numbers>] = &[Page {
     path: "/metrics",
@@ -86,7 +101,8 @@ const PAGE: &[Page<Numbers>] = &[Page {
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = encode(&mut text, &numbers.registry);
-        text.into_bytes()
+        // As the format has it.
+        text.replace(" inf\n", " +Inf\n").into_bytes()
     },
 }];
 
@@ -118,6 +134,14 @@ impl Metrics {
         self.numbers.counts().count(event);
     }
 
+    /// Looks at the host, and at what keeps the sessions that run from going faster.
+    pub fn look(&self, host: &Host) {
+        let running = self.numbers.sessions.running();
+        let mut counts = self.numbers.counts();
+        counts.look_at_limits(host.now(), &running);
+        counts.look_at_host(host);
+    }
+
     /// Notes how many records the audit has lost since the start.
     pub fn count_lost(&self, records: u64) {
         let counts = self.numbers.counts();
@@ -145,6 +169,18 @@ impl Numbers {
 
 impl Counts {
     fn new() -> Counts {
+        let counts = Counts::empty();
+        // An alert needs to see the first one as a change.
+        for whose in [Whose::Listed, Whose::Stranger] {
+            for why in WhyRefused::ALL {
+                counts.refuse(why.as_str(), whose, 0);
+            }
+        }
+        counts.refuse(TOO_MANY, Whose::Stranger, 0);
+        counts
+    }
+
+    fn empty() -> Counts {
         let seconds: fn() -> Histogram = || Histogram::new(exponential_buckets(0.01, 4.0, 12));
         let rates: fn() -> Histogram = || Histogram::new(exponential_buckets(1e5, 4.0, 11));
         Counts {
@@ -155,6 +191,12 @@ impl Counts {
             files: Family::default(),
             changes: Family::default(),
             running: Family::default(),
+            rates_now: Family::default(),
+            granted: Family::default(),
+            limited: Family::default(),
+            capacity: Family::default(),
+            standing: Family::default(),
+            dropped: Family::default(),
             seconds: Family::new_with_constructor(seconds),
             rates: Family::new_with_constructor(rates),
             refused: Family::default(),
@@ -162,11 +204,15 @@ impl Counts {
             lost: Counter::default(),
             names: HashSet::new(),
             counted: BTreeMap::new(),
+            shown: BTreeSet::new(),
+            looked: None,
         }
     }
 
     fn registry(&self) -> Registry {
-        let mut all = Registry::with_prefix("gtp_serve");
+        let mut root = Registry::default();
+        gtpd::process::register(&mut root);
+        let all = root.sub_registry_with_prefix("gtp_serve");
         all.register("sessions", "Sessions that ended", self.ended.clone());
         all.register("content_bytes", "Content that was moved", self.content.clone());
         all.register("wire_bytes", "IP bytes of data packets", self.wire.clone());
@@ -182,7 +228,17 @@ impl Counts {
         let help = "Events that came faster than they were taken, and are not counted elsewhere";
         all.register("missed_events", help, self.missed.clone());
         all.register("audit_lost_records", "Records that the audit lacks", self.lost.clone());
-        all
+        let help = "Rates of the sessions that run";
+        all.register("moving_bits_per_second", help, self.rates_now.clone());
+        all.register("granted_bits_per_second", "What they are granted", self.granted.clone());
+        let help = "Time that sessions ran, by what kept them from going faster";
+        all.register("limited_seconds", help, self.limited.clone());
+        let help = "What this server shares out where no daemon does";
+        all.register("capacity_bits_per_second", help, self.capacity.clone());
+        let help = "1 for what the server is to the machine's daemon";
+        all.register("daemon_standing", help, self.standing.clone());
+        all.register("dropped_datagrams", "Datagrams that came to nothing", self.dropped.clone());
+        root
     }
 
     fn count(&mut self, event: &ServerEvent) {
@@ -192,7 +248,7 @@ impl Counts {
             }
             ServerEvent::Refused { reason, whose, .. } => self.refuse(reason.as_str(), *whose, 1),
             ServerEvent::TurnedAway { more, .. } => {
-                self.refuse("too_many", Whose::Stranger, 1 + more);
+                self.refuse(TOO_MANY, Whose::Stranger, 1 + more);
             }
             ServerEvent::Missed { count } => {
                 self.missed.inc_by(*count);
@@ -207,18 +263,66 @@ impl Counts {
 
     /// Counts what these sessions have moved since they were last looked at. They are all that run.
     fn look(&mut self, running: &[Running]) {
-        for verb in VERBS {
-            let now = running.iter().filter(|one| one.visit.request.verb == verb).count();
-            self.running.get_or_create(&vec![("verb", verb.to_owned())]).set(now as i64);
-        }
-        for Running { visit, moved } in running {
+        for Running { visit, moved, .. } in running {
             self.add(visit, moved);
         }
+        self.show(running);
         let ids: HashSet<SessionId> = running.iter().map(|one| one.visit.id).collect();
         let gone: Vec<SessionId> =
             self.counted.keys().filter(|id| !ids.contains(id)).copied().collect();
         for id in gone.iter().take(gone.len().saturating_sub(ENDS_MOST)) {
             self.counted.remove(id);
+        }
+    }
+
+    /// Shows how many sessions run, how fast they go, and what they are granted.
+    fn show(&mut self, running: &[Running]) {
+        let none = |labels: &Labels| (labels.clone(), (0, [0.0; 2]));
+        let mut sums: BTreeMap<Labels, (i64, [f64; 2])> = self.shown.iter().map(none).collect();
+        for Running { visit, pace, .. } in running {
+            let sum = sums.entry(self.labels(visit)).or_default();
+            sum.0 += 1;
+            if let Some(pace) = pace {
+                sum.1[0] += bps(pace.rate);
+                sum.1[1] += bps(pace.granted);
+            }
+        }
+        for (labels, (count, [rate, granted])) in sums {
+            self.running.get_or_create(&labels).set(count);
+            self.rates_now.get_or_create(&labels).set(rate);
+            self.granted.get_or_create(&labels).set(granted);
+            self.shown.insert(labels);
+        }
+    }
+
+    /// Counts the time since the last look for what limits each session now.
+    fn look_at_limits(&mut self, now: Time, running: &[Running]) {
+        let Some(before) = self.looked.replace(now) else { return };
+        let seconds = now.since(before).as_secs_f64();
+        for Running { visit, pace, .. } in running {
+            let by = match pace {
+                Some(pace) => pace.limited_by.as_str(),
+                None if MOVING.contains(&visit.request.verb) => "listing",
+                None => continue,
+            };
+            let mut labels = self.labels(visit);
+            labels.push(("by", by.to_owned()));
+            self.limited.get_or_create(&labels).inc_by(seconds);
+        }
+    }
+
+    fn look_at_host(&mut self, host: &Host) {
+        for (way, capacity) in ["out", "in"].into_iter().zip(host.capacities()) {
+            let labels = vec![("direction", way.to_owned())];
+            self.capacity.get_or_create(&labels).set(bps(capacity));
+        }
+        for stands in Stands::ALL {
+            let labels = vec![("standing", stands.as_str().to_owned())];
+            self.standing.get_or_create(&labels).set((host.stands() == stands).into());
+        }
+        for (why, count) in host.dropped_datagrams() {
+            let dropped = self.dropped.get_or_create_owned(&vec![("why", why.to_owned())]);
+            dropped.inc_by(count.saturating_sub(dropped.get()));
         }
     }
 
@@ -280,6 +384,10 @@ impl Counts {
     }
 }
 
+fn bps(rate: Rate) -> f64 {
+    if rate.is_unlimited() { f64::INFINITY } else { rate.as_f64() }
+}
+
 fn of_verb(visit: &Visit) -> Labels {
     vec![("verb", visit.request.verb.to_owned())]
 }
@@ -336,7 +444,7 @@ fn answer(mut pages: Pages<Numbers>, numbers: &Numbers, end: &UnixStream) {
 
 #[cfg(test)]
 mod tests {
-    use gtp::{Request, Span};
+    use gtp::{LimitedBy, Pace, Request, Span};
 
     use super::*;
 
@@ -370,7 +478,9 @@ mod tests {
             let whose = if n % 3 == 0 { Whose::Stranger } else { Whose::Listed };
             let visit = visit(n, &format!("client {n}"), whose);
             // A look while it runs, and one that is late.
-            let running = [Running { visit: Arc::clone(&visit), moved: moved(n / 2) }];
+            let moved_so_far = moved(n / 2);
+            let visit_now = Arc::clone(&visit);
+            let running = [Running { visit: visit_now, moved: moved_so_far, pace: None }];
             numbers.counts().look(&running);
             assert_eq!(sum(&page(&numbers), "gtp_serve_running_sessions{", ""), 1);
             numbers.counts().look(&[]);
@@ -396,13 +506,46 @@ mod tests {
         let numbers = Numbers::new(Sessions::default());
         for id in 0..2 * ENDS_MOST as u64 {
             let visit = visit(id, "anna", Whose::Listed);
-            numbers.counts().look(&[Running { visit, moved: moved(1) }]);
+            numbers.counts().look(&[Running { visit, moved: moved(1), pace: None }]);
         }
         numbers.counts().look(&[]);
         let page = page(&numbers);
         assert_eq!(sum(&page, "gtp_serve_running_sessions{", ""), 0);
         assert_eq!(sum(&page, "gtp_serve_content_bytes_total{", ""), 2 * ENDS_MOST as u64);
         assert_eq!(numbers.counts().counted.len(), ENDS_MOST);
+    }
+
+    #[test]
+    fn time_counts_for_what_limits_a_session_and_rates_are_those_of_sessions_that_run() {
+        let numbers = Numbers::new(Sessions::default());
+        let (rate, granted) = (Rate::from_mbps(3), Rate::from_mbps(4));
+        let going = |limited_by| Running {
+            visit: visit(1, "anna", Whose::Listed),
+            moved: moved(1),
+            pace: Some(Pace { rate, granted, limited_by }),
+        };
+        let listing = Running { pace: None, ..going(LimitedBy::Path) };
+        let at = |seconds| Time::ZERO + Span::from_secs(seconds);
+        let mut counts = numbers.counts();
+        counts.look_at_limits(at(9), &[]);
+        counts.look_at_limits(at(10), &[listing]);
+        counts.look_at_limits(at(12), &[going(LimitedBy::Path), going(LimitedBy::Disk)]);
+        counts.look_at_limits(at(15), &[going(LimitedBy::Path)]);
+        counts.look(&[going(LimitedBy::Path), going(LimitedBy::Disk)]);
+        drop(counts);
+        let has = |line: &str| {
+            let page = page(&numbers);
+            assert!(page.contains(&format!("\ngtp_serve_{line}\n")), "{line}: {page}");
+        };
+        let anna = "key=\"anna\",verb=\"get\"";
+        has(&format!("limited_seconds_total{{{anna},by=\"listing\"}} 1.0"));
+        has(&format!("limited_seconds_total{{{anna},by=\"path\"}} 5.0"));
+        has(&format!("limited_seconds_total{{{anna},by=\"disk\"}} 2.0"));
+        has(&format!("moving_bits_per_second{{{anna}}} 6000000.0"));
+        has(&format!("granted_bits_per_second{{{anna}}} 8000000.0"));
+        numbers.counts().look(&[]);
+        has(&format!("moving_bits_per_second{{{anna}}} 0.0"));
+        has(&format!("running_sessions{{{anna}}} 0"));
     }
 
     #[test]
@@ -421,6 +564,8 @@ mod tests {
         let page = page(&numbers);
         let lines: Vec<&str> =
             page.lines().filter(|l| l.starts_with("gtp_serve_refused_total{")).collect();
+        assert_eq!(lines.len(), 2 * WhyRefused::ALL.len() + 1);
+        let lines: Vec<&str> = lines.into_iter().filter(|line| !line.ends_with(" 0")).collect();
         assert_eq!(lines, ["gtp_serve_refused_total{why=\"busy\",whose=\"listed\"} 1000"]);
     }
 }

@@ -1,0 +1,178 @@
+//! What the daemon has seen sessions do, added up for Prometheus.
+//!
+//! Users are told apart up to a bound, and so are the directions and whether a session serves a
+//! client or is a client's own; sessions, programs and peers are not, because everybody on this
+//! machine may read the numbers and because each label makes the page longer. What sessions say of
+//! themselves is believed within what the host can move.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+
+use gtp_alloc::{Rate, Span, Time};
+use gtp_share::{Posted, Side};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::refusal::Refusal;
+use crate::seats::{Seat, direction};
+
+/// Labels of a number.
+pub(crate) type Labels = Vec<(&'static str, String)>;
+type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// Users that are told apart at most; further ones count as `other`.
+const USERS_MOST: usize = 100;
+
+/// What a host can have moved before it was last looked at counts this much longer.
+const LATE_MOST: Span = Span::from_secs(1);
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Its process said so.
+    Closed,
+    /// Its process ended or was killed, or has left the daemon.
+    ProcessGone,
+}
+
+/// What was counted of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    bytes: u64,
+    lost_bytes: u64,
+    at: Time,
+    /// When it was first seen, and what it had moved by then.
+    came: Time,
+    had: u64,
+}
+
+impl Counted {
+    /// Nothing yet: what it moved before counts elsewhere, if anywhere.
+    pub fn from(now: Time, posted: &Posted) -> Counted {
+        let bytes = posted.wire_bytes;
+        Counted { bytes, lost_bytes: lost_bytes(posted), at: now, came: now, had: bytes }
+    }
+}
+
+/// All that was counted.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    users: BTreeSet<u32>,
+    bytes: Family<Labels, Counter>,
+    lost: Family<Labels, Counter>,
+    ended: Family<Labels, Counter>,
+    limited: Family<Labels, Counter<f64, AtomicU64>>,
+    seconds: Histograms,
+    rates: Histograms,
+    refused: Family<Labels, Counter>,
+}
+
+impl Ledger {
+    pub fn new() -> Ledger {
+        let seconds: fn() -> Histogram = || Histogram::new(exponential_buckets(0.01, 4.0, 12));
+        let rates: fn() -> Histogram = || Histogram::new(exponential_buckets(1e5, 4.0, 11));
+        let ledger = Ledger {
+            users: BTreeSet::new(),
+            bytes: Family::default(),
+            lost: Family::default(),
+            ended: Family::default(),
+            limited: Family::default(),
+            seconds: Family::new_with_constructor(seconds),
+            rates: Family::new_with_constructor(rates),
+            refused: Family::default(),
+        };
+        // An alert needs to see the first one as a change.
+        Refusal::ALL.into_iter().for_each(|why| ledger.refuse(why, 0));
+        ledger
+    }
+
+    /// Puts the numbers on a page.
+    pub fn register(&self, all: &mut Registry) {
+        let help = "IP bytes of data packets that sessions moved";
+        all.register("gtp_wire_bytes", help, self.bytes.clone());
+        let help = "IP bytes of data packets that were lost, an estimate";
+        all.register("gtp_lost_bytes", help, self.lost.clone());
+        all.register("gtp_sessions_ended", "Sessions that ended", self.ended.clone());
+        let help = "Time that sessions ran, by what kept them from going faster";
+        all.register("gtp_limited_seconds", help, self.limited.clone());
+        all.register("gtp_session_seconds", "How long sessions took", self.seconds.clone());
+        let help = "IP bits per time of sessions that moved some";
+        all.register("gtp_session_bits_per_second", help, self.rates.clone());
+        let help = "Processes and requests that were refused";
+        all.register("gtpd_refused", help, self.refused.clone());
+    }
+
+    /// Counts what a session did since it was last counted; the host can move `most`.
+    pub fn count(&mut self, now: Time, uid: u32, seat: &mut Seat, most: Rate) {
+        let mut labels = self.labels(uid, seat);
+        let span = now.since(seat.counted.at);
+        let movable = most.bytes_in(span + LATE_MOST).0;
+        let (bytes, lost) = (seat.posted.wire_bytes, lost_bytes(&seat.posted));
+        let new = |now: u64, before: u64| now.saturating_sub(before).min(movable);
+        self.bytes.get_or_create(&labels).inc_by(new(bytes, seat.counted.bytes));
+        self.lost.get_or_create(&labels).inc_by(new(lost, seat.counted.lost_bytes));
+        let counted = &mut seat.counted;
+        (counted.bytes, counted.lost_bytes) = (bytes, lost.max(counted.lost_bytes));
+        counted.at = now;
+        labels.push(("by", seat.posted.limited_by.as_str().to_owned()));
+        self.limited.get_or_create(&labels).inc_by(span.as_secs_f64());
+    }
+
+    /// Counts the rest of a session, and its end.
+    pub fn end(&mut self, now: Time, uid: u32, seat: &mut Seat, (end, most): (End, Rate)) {
+        self.count(now, uid, seat, most);
+        let mut labels = self.labels(uid, seat);
+        let how = match end {
+            End::Closed => "closed",
+            End::ProcessGone => "process_gone",
+        };
+        labels.push(("end", how.to_owned()));
+        self.ended.get_or_create(&labels).inc();
+        let way = vec![("direction", direction(seat.posted.side).to_owned())];
+        let seconds = now.since(seat.counted.came).as_secs_f64();
+        self.seconds.get_or_create(&way).observe(seconds);
+        let bytes = seat.posted.wire_bytes.saturating_sub(seat.counted.had);
+        if bytes > 0 && seconds > 0.0 {
+            self.rates.get_or_create(&way).observe(bytes as f64 * 8.0 / seconds);
+        }
+    }
+
+    /// Counts so many processes or requests that are refused.
+    pub fn refuse(&self, why: Refusal, count: u64) {
+        let labels = vec![("why", why.as_str().to_owned())];
+        self.refused.get_or_create(&labels).inc_by(count);
+    }
+
+    /// The labels of a session.
+    fn labels(&mut self, uid: u32, seat: &Seat) -> Labels {
+        if self.users.len() < USERS_MOST {
+            self.users.insert(uid);
+        }
+        self.labels_of(uid, seat)
+    }
+
+    /// The labels of a session, where no more users are to be told apart than there are.
+    pub fn labels_of(&self, uid: u32, seat: &Seat) -> Labels {
+        let role = if seat.posted.principal == 0 { "client" } else { "server" };
+        let direction = direction(seat.posted.side).to_owned();
+        vec![("uid", self.user(uid)), ("direction", direction), ("role", role.to_owned())]
+    }
+
+    /// The name of a user.
+    pub fn user(&self, uid: u32) -> String {
+        if self.users.contains(&uid) { uid.to_string() } else { "other".to_owned() }
+    }
+}
+
+/// IP bytes of a session's packets that did not arrive: of those that were sent, as many as of the
+/// packets.
+fn lost_bytes(posted: &Posted) -> u64 {
+    let (lost, arrived) = (posted.lost as f64, posted.packets as f64);
+    let of = match posted.side {
+        Side::Source => lost + arrived,
+        Side::Sink => arrived,
+    };
+    if of > 0.0 { (posted.wire_bytes as f64 * (lost / of)) as u64 } else { 0 }
+}
