@@ -51,6 +51,8 @@ impl Signals {
 pub enum Wish {
     /// It is to end.
     Stop,
+    /// It is to end without draining, because another process takes its place.
+    GiveWay,
     /// It is to read its lists again.
     Reload,
 }
@@ -60,6 +62,7 @@ pub struct ServerSignals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
+    give_way: Signal,
     start: Start,
 }
 
@@ -99,6 +102,7 @@ impl ServerSignals {
         Ok(ServerSignals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            give_way: signal(SignalKind::user_defined2())?,
             start: Start { hangup, terminal: Terminal::look() },
             hangup: signal(SignalKind::hangup())?,
         })
@@ -109,6 +113,7 @@ impl ServerSignals {
         tokio::select! {
             _ = self.interrupt.recv() => Wish::Stop,
             _ = self.terminate.recv() => Wish::Stop,
+            _ = self.give_way.recv() => Wish::GiveWay,
             _ = self.hangup.recv() => of_hangup(self.start, Terminal::look()),
         }
     }

@@ -450,7 +450,7 @@ fn a_hangup_changes_capacity_log_audit_and_the_numbers_address_while_a_transfer_
     signal(&server, Signal::HUP);
     let read_again = |line: &str| line.starts_with('{') && line.contains("was read again");
     wait_for("a line of JSON", || log(&world).lines().any(read_again));
-    let running = "gtp_serve_running_sessions{verb=\"get\"} 1";
+    let running = "gtp_serve_running_sessions{key=\"stranger\",verb=\"get\"} 1";
     wait_for("the numbers", || common::page(second).is_some_and(|page| page.contains(running)));
     assert!(common::page(first).is_none(), "the old address still serves");
     assert!(get.0.try_wait().unwrap().is_none(), "the transfer ended");

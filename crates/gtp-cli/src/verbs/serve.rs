@@ -169,6 +169,10 @@ impl Service {
                 ControlFlow::Continue(())
             }
             (Wish::Stop, Some(_)) => give_up(self.audit.take()),
+            (Wish::GiveWay, _) => {
+                info!(target: SERVER, "another process takes over; clients are told to come again");
+                ControlFlow::Break(())
+            }
             (Wish::Stop, None) => ControlFlow::Break(()),
         }
     }
