@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
 use gtp_alloc::{Rate, Span, Time};
+use gtp_proto::LimitedBy;
 use gtp_share::{Posted, Side};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -38,7 +39,7 @@ pub(crate) enum End {
 }
 
 /// What was counted of a session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Counted {
     bytes: u64,
     lost_bytes: u64,
@@ -46,13 +47,35 @@ pub(crate) struct Counted {
     /// When it was first seen, and what it had moved by then.
     came: Time,
     had: u64,
+    /// Where it counts. To look for that each time would take longer than all else that a look at a
+    /// session does.
+    places: Option<Places>,
 }
+
+/// The counters of sessions like one.
+#[derive(Clone, Debug)]
+struct Places {
+    bytes: Counter,
+    lost: Counter,
+    limited: Seconds,
+    /// What limits the sessions whose time `limited` is.
+    by: LimitedBy,
+}
+
+type Seconds = Counter<f64, AtomicU64>;
 
 impl Counted {
     /// Nothing yet: what it moved before counts elsewhere, if anywhere.
     pub fn from(now: Time, posted: &Posted) -> Counted {
         let bytes = posted.wire_bytes;
-        Counted { bytes, lost_bytes: lost_bytes(posted), at: now, came: now, had: bytes }
+        Counted {
+            bytes,
+            lost_bytes: lost_bytes(posted),
+            at: now,
+            came: now,
+            had: bytes,
+            places: None,
+        }
     }
 }
 
@@ -63,7 +86,7 @@ pub(crate) struct Ledger {
     bytes: Family<Labels, Counter>,
     lost: Family<Labels, Counter>,
     ended: Family<Labels, Counter>,
-    limited: Family<Labels, Counter<f64, AtomicU64>>,
+    limited: Family<Labels, Seconds>,
     seconds: Histograms,
     rates: Histograms,
     refused: Family<Labels, Counter>,
@@ -106,18 +129,29 @@ impl Ledger {
 
     /// Counts what a session did since it was last counted; the host can move `most`.
     pub fn count(&mut self, now: Time, uid: u32, seat: &mut Seat, most: Rate) {
-        let mut labels = self.labels(uid, seat);
+        let by = seat.posted.limited_by;
+        let known = seat.counted.places.take().filter(|places| places.by == by);
+        let places = known.unwrap_or_else(|| self.places(uid, seat));
         let span = now.since(seat.counted.at);
         let movable = most.bytes_in(span + LATE_MOST).0;
         let (bytes, lost) = (seat.posted.wire_bytes, lost_bytes(&seat.posted));
         let new = |now: u64, before: u64| now.saturating_sub(before).min(movable);
-        self.bytes.get_or_create(&labels).inc_by(new(bytes, seat.counted.bytes));
-        self.lost.get_or_create(&labels).inc_by(new(lost, seat.counted.lost_bytes));
+        places.bytes.inc_by(new(bytes, seat.counted.bytes));
+        places.lost.inc_by(new(lost, seat.counted.lost_bytes));
+        places.limited.inc_by(span.as_secs_f64());
         let counted = &mut seat.counted;
         (counted.bytes, counted.lost_bytes) = (bytes, lost.max(counted.lost_bytes));
-        counted.at = now;
-        labels.push(("by", seat.posted.limited_by.as_str().to_owned()));
-        self.limited.get_or_create(&labels).inc_by(span.as_secs_f64());
+        (counted.at, counted.places) = (now, Some(places));
+    }
+
+    /// Looks for the counters of a session.
+    fn places(&mut self, uid: u32, seat: &Seat) -> Places {
+        let by = seat.posted.limited_by;
+        let mut labels = self.labels(uid, seat);
+        let bytes = self.bytes.get_or_create_owned(&labels);
+        let lost = self.lost.get_or_create_owned(&labels);
+        labels.push(("by", by.as_str().to_owned()));
+        Places { bytes, lost, limited: self.limited.get_or_create_owned(&labels), by }
     }
 
     /// Counts the rest of a session, and its end.
@@ -176,3 +210,6 @@ fn lost_bytes(posted: &Posted) -> u64 {
     };
     if of > 0.0 { (posted.wire_bytes as f64 * (lost / of)) as u64 } else { 0 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
-//! Why a daemon refuses a process or a request. There are few reasons, so that they can be counted.
+//! Why a daemon refuses a process or a request.
 //!
-//! Each has words for whoever is refused, and a name where refusals are counted.
+//! There are few reasons, so that refusals can be counted by them. Each has words for whoever is
+//! refused, and a name where refusals are counted. Who is refused, and when, is decided elsewhere.
 
 /// Why a daemon does not do what it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,7 +54,7 @@ pub(crate) struct Changes {
     /// Slots in which a session has come.
     pub came: Vec<u32>,
     /// Sessions that have gone.
-    pub gone: Vec<Box<Seat>>,
+    pub gone: Vec<Seat>,
     /// Bytes that sessions have moved: sent, received.
     pub moved: [u64; 2],
     /// Slots that were looked at.
@@ -86,8 +86,8 @@ pub(crate) struct Allowance {
 pub(crate) struct Seats(Vec<Option<Box<Seat>>>);
 
 impl Seats {
-    /// Reads the page at `now`, as far as it is used and allowed. Each session that comes gets a name from
-    /// `names`; `heard` is told of each that is known and has said something new.
+    /// Reads the page at `now`, as far as it is used and allowed. Each session that comes gets a
+    /// name from `names`; `heard` is told of each that is known and has said something new.
     pub fn read(
         &mut self,
         now: Time,
@@ -124,7 +124,7 @@ impl Seats {
                     }
                     Found::Nothing | Found::Record(Update::Gone) => {
                         names.take_back(seat.flow);
-                        changes.gone.extend(place.take());
+                        changes.gone.extend(place.take().map(|seat| *seat));
                         grants.clear(slot);
                         continue;
                     }
@@ -140,7 +140,7 @@ impl Seats {
             let seat = Seat::new(now, names.give(), sequence, posted);
             if let Some(before) = place.replace(Box::new(seat)) {
                 names.take_back(before.flow);
-                changes.gone.push(before);
+                changes.gone.push(*before);
             }
             grants.clear(slot);
         }
@@ -172,7 +172,7 @@ impl Seats {
 }
 
 impl Seat {
-    fn new(now: Time, flow: FlowId, seen: u64, posted: Posted) -> Seat {
+    pub fn new(now: Time, flow: FlowId, seen: u64, posted: Posted) -> Seat {
         Seat {
             flow,
             seen,

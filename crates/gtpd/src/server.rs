@@ -603,4 +603,4 @@ fn timespec(span: Span) -> Timespec {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -32,6 +32,12 @@ pub(super) fn config() -> DaemonConfig {
     }
 }
 
+/// A directory of this user alone, whatever mask another test's daemon has the process use now.
+fn private_dir() -> tempfile::TempDir {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    tempfile::Builder::new().permissions(mode).tempdir().unwrap()
+}
+
 fn daemon(dir: &tempfile::TempDir) -> (Daemon, PathBuf) {
     let path = dir.path().join("gtpd.sock");
     (Daemon::new(Claim::at(&path).unwrap(), &config()).unwrap(), path)
@@ -39,7 +45,7 @@ fn daemon(dir: &tempfile::TempDir) -> (Daemon, PathBuf) {
 
 #[test]
 fn a_programs_name_turns_no_writing_round() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_dir();
     let (mut daemon, path) = daemon(&dir);
     let connection = Connection::open(&path).unwrap();
     let program = "a\u{202e}b\u{1b}[2J".to_owned();
@@ -53,7 +59,7 @@ fn a_programs_name_turns_no_writing_round() {
 
 #[test]
 fn in_a_flood_of_connections_each_process_that_says_what_it_wants_is_taken_in() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_dir();
     let (mut daemon, path) = daemon(&dir);
     let request =
         Request::Attach { version: VERSION, slots: 1, program: "test".to_owned(), again: false };
@@ -85,7 +91,7 @@ fn in_a_flood_of_connections_each_process_that_says_what_it_wants_is_taken_in() 
 
 #[test]
 fn a_process_that_has_ended_is_let_go_at_once_however_many_bells_it_has_left() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_dir();
     let (mut daemon, path) = daemon(&dir);
     let request =
         Request::Attach { version: VERSION, slots: 1, program: "get".to_owned(), again: false };
@@ -106,7 +112,7 @@ fn a_process_that_has_ended_is_let_go_at_once_however_many_bells_it_has_left() {
 
 #[test]
 fn a_change_says_what_came_of_it_and_why_nothing_did() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_dir();
     let (mut daemon, _) = daemon(&dir);
     let begin = Time::ZERO + Span::from_secs(1_000);
     let (page, _) = attach(&mut daemon.hub, begin, 1);
@@ -141,7 +147,7 @@ fn a_change_says_what_came_of_it_and_why_nothing_did() {
 
 #[test]
 fn a_user_whose_processes_come_and_go_without_end_is_told_to_wait() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_dir();
     let (mut daemon, _) = daemon(&dir);
     let uid = rustix::process::geteuid().as_raw();
     let refused = |daemon: &mut Daemon, now| {
@@ -154,7 +160,7 @@ fn a_user_whose_processes_come_and_go_without_end_is_told_to_wait() {
     assert!(daemon.is_full(begin + Span::from_secs(1), uid).is_none(), "and so does it later");
 }
 
-pub(super) fn posted(wire_bytes: u64) -> Posted {
+pub(crate) fn posted(wire_bytes: u64) -> Posted {
     Posted { wire_bytes, ..shared::session() }
 }
 
@@ -195,7 +201,7 @@ fn with_a_long_list(dir: &tempfile::TempDir) -> (Daemon, PathBuf, u32) {
 
 #[test]
 fn a_list_comes_without_descriptors_beside_readers_that_do_not_read() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_dir();
     let (mut daemon, path, sessions) = with_a_long_list(&dir);
     let lazy = askers(&mut daemon, &path, Time::ZERO, 20);
     let mut buffer = [0; MESSAGE_MOST];
@@ -222,7 +228,7 @@ fn a_list_comes_without_descriptors_beside_readers_that_do_not_read() {
 
 #[test]
 fn lists_that_nobody_reads_are_few() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = private_dir();
     let (mut daemon, path, _) = with_a_long_list(&dir);
     let mut buffer = [0; MESSAGE_MOST];
     let mut refused = 0;
