@@ -155,6 +155,7 @@ async fn line(
         path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
+        allowance: gtp_net::engine::Allowance::default(),
         label: channel.ends().remote.to_string(),
     };
     Ok(Line { channel, session, object })

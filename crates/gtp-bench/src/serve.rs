@@ -184,6 +184,7 @@ fn session(
         path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
+        allowance: gtp_net::engine::Allowance::default(),
         label: channel.ends().remote.to_string(),
     })
 }

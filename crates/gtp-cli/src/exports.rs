@@ -8,7 +8,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use gtp::{
-    Below, ExportRule, Exports, Fingerprint, Grants, GroupRule, PLACES_MOST, Quota, Visibility, Who,
+    Below, ExportRule, Exports, Fingerprint, Grants, GroupRule, PLACES_MOST, Quota, Rate,
+    Visibility, Who,
 };
 
 use crate::words;
@@ -112,7 +113,7 @@ fn export(name: &str, says: &toml::Table) -> Result<ExportRule, Bad> {
 
 fn group(name: &str, says: &toml::Table) -> Result<GroupRule, Bad> {
     let (mut keys, mut grants) = (BTreeSet::new(), Grants::default());
-    let mut quota = Quota::default();
+    let GroupRule { mut quota, mut rate, mut weight, .. } = GroupRule::default();
     for (key, value) in says {
         let taken = match key.as_str() {
             "keys" => fingerprints(value).map(|all| keys = all),
@@ -121,17 +122,19 @@ fn group(name: &str, says: &toml::Table) -> Result<GroupRule, Bad> {
             "delete" => places(value).map(|all| grants.delete = all),
             "quota" => size(value).map(|bytes| quota.bytes = Some(bytes)),
             "quota-files" => number(value).map(|files| quota.files = Some(files)),
+            "rate" => rate_of(value).map(|most| rate = most),
+            "weight" => weight_of(value).map(|among| weight = among),
             _ => Err(NO_GROUP_SETTING.into()),
         };
         taken.map_err(|why| at(GROUP, name, key, why))?;
     }
-    Ok(GroupRule { keys, grants, quota })
+    Ok(GroupRule { keys, grants, quota, rate, weight })
 }
 
 const NO_SETTING: &str = "no setting of an export; there are path, read, write, delete, hidden, \
                           quota and quota-files";
-const NO_GROUP_SETTING: &str = "no setting of a group; there are keys, read, write, delete, quota \
-                                and quota-files";
+const NO_GROUP_SETTING: &str = "no setting of a group; there are keys, read, write, delete, quota, \
+                                quota-files, rate and weight";
 
 fn at(table: &'static str, name: &str, key: &str, why: String) -> Bad {
     Bad { table, name: name.into(), key: key.into(), why }
@@ -148,6 +151,15 @@ fn truth(value: &toml::Value) -> Result<bool, String> {
 /// A number of bytes with its unit.
 fn size(value: &toml::Value) -> Result<u64, String> {
     words::bytes(text(value).map_err(|_| "needs a size between quotes, as in \"50GB\"")?)
+}
+
+fn rate_of(value: &toml::Value) -> Result<Rate, String> {
+    words::rate(text(value).map_err(|_| "needs a rate between quotes, as in \"100Mbit\"")?)
+}
+
+fn weight_of(value: &toml::Value) -> Result<f64, String> {
+    let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    words::weight(&word)
 }
 
 fn number(value: &toml::Value) -> Result<u64, String> {
@@ -220,6 +232,9 @@ pub fn settings(exports: &Exports) -> Vec<(String, String)> {
         let said = said.into_iter().filter(|(_, value)| !value.is_empty());
         all.extend(said.map(|(key, value)| (format!("group.{name}.{key}"), value)));
         all.extend(say_quota(&format!("group.{name}"), rule.quota));
+        let rate = (!rule.rate.is_unlimited()).then(|| words::say_rate(rule.rate));
+        all.extend(rate.map(|rate| (format!("group.{name}.rate"), rate)));
+        all.push((format!("group.{name}.weight"), rule.weight.to_string()));
     }
     all
 }
@@ -252,7 +267,7 @@ mod tests {
             "[export.home]\npath = \"/srv/home\"\nread = [\"staff\"]\n\
              [export.drop]\npath = \"/srv/drop\"\nwrite = true\nhidden = true\n\
              [group.staff]\nwrite = [\"home/in\", \"drop\"]\nquota = \"2GiB\"\n\
-             quota-files = 7\n",
+             quota-files = 7\nrate = \"20Mbit\"\nweight = 3\n",
         );
         let all = all.unwrap().unwrap();
         let says = settings(&all);
@@ -266,6 +281,8 @@ mod tests {
         assert_eq!(value("group.staff.write"), Some("home/in,drop"));
         assert_eq!(value("group.staff.quota"), Some("2.0 GiB"));
         assert_eq!(value("group.staff.quota-files"), Some("7"));
+        assert_eq!(value("group.staff.rate"), Some("20.0 Mbit/s"));
+        assert_eq!(value("group.staff.weight"), Some("3"));
         assert_eq!(read("weight = 2\n"), Ok(None));
     }
 
@@ -283,6 +300,8 @@ mod tests {
             ("[export.a]\npath = \"/a\"\n[group.g]\nread = [\"../x\"]", "g", "read"),
             ("[export.a]\npath = \"a\"", "", ""),
             ("[export.a]\npath = \"/a\"\nread = [\"none\"]", "", ""),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nrate = 7", "g", "rate"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nweight = 0", "g", "weight"),
             ("[group.g]\nread = [\"a\"]", "", ""),
             ("[export]\na = 1", "a", ""),
         ] {

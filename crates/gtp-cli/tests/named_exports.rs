@@ -245,6 +245,31 @@ fn a_file_system_that_is_unmounted_is_said_to_its_clients_alone_and_nothing_goes
 }
 
 #[test]
+fn a_disk_that_is_full_is_said_to_whoever_writes_there_alone_and_the_put_goes_on_with_more_room() {
+    if !require_root() {
+        return;
+    }
+    let world = world();
+    let lab = world.path("lab");
+    let mount = |words: &[&str]| {
+        assert!(Command::new(words[0]).args(&words[1..]).arg(&lab).status().unwrap().success());
+    };
+    mount(&["mount", "-t", "tmpfs", "-o", "size=3m", "none"]);
+    fs::write(lab.join("there"), common::bytes(2 << 20, 1)).unwrap();
+    let server = serve(&world, &["--writable"]);
+    fs::write(world.path("mine"), common::bytes(2 << 20, 2)).unwrap();
+    let put = ["put", "mine", &server.url("lab/"), "--accept-new"];
+    let refused = expect(&world, "client", 4, &put);
+    assert!(said(&refused).contains("lab/mine"), "{}", said(&refused));
+    expect(&world, "other", 0, &["get", &server.url("pub/file"), "-", "--accept-new"]);
+    assert_eq!(fs::read(lab.join("there")).unwrap(), common::bytes(2 << 20, 1));
+    fs::remove_file(lab.join("there")).unwrap();
+    expect(&world, "client", 0, &put);
+    assert_eq!(fs::read(lab.join("mine")).unwrap(), common::bytes(2 << 20, 2));
+    mount(&["umount", "-l"]);
+}
+
+#[test]
 fn a_directory_on_the_command_line_is_served_alone_whatever_exports_the_file_names() {
     let world = world();
     let mut command = world.gtp("server", &["serve", "pub", "--json", "--listen", "127.0.0.1:0"]);

@@ -76,6 +76,7 @@ fn posted(slot: u32, round: u64) -> Posted {
             demand: Rate::from_bps(1_000_000 + said * 7_919 % 3_000_000),
             firm: Rate::UNLIMITED,
             party: 0,
+            owner: gtp_proto::Owner::NOBODY,
             measured: Rate::from_mbps(1),
             echoed: u32::MAX,
             rtt: INTERVAL,

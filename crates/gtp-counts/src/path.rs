@@ -202,6 +202,7 @@ fn session(end: End) -> SessionOpen {
         path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
+        allowance: gtp_net::engine::Allowance::default(),
         label: String::new(),
     }
 }

@@ -80,6 +80,7 @@ fn session(sends: &Host, receives: &Host) -> Result<(SessionOpen, SessionOpen), 
         path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
+        allowance: gtp_net::engine::Allowance::default(),
         label: "loopback".into(),
     };
     let there = open(source_socket, sink_addr, source_id, sink_id, 2, 1, Role::Responder);

@@ -459,6 +459,7 @@ async fn give(
         path: PathUse::default(),
         max_rate: gtp_alloc::Rate::UNLIMITED,
         principal: 0,
+        allowance: gtp_net::engine::Allowance::default(),
         label: "liar".into(),
     };
     let source = host.open_source(SourceOpen { session, source });

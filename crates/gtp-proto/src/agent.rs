@@ -18,6 +18,7 @@ use crate::limits::{
     ALONE_GROWS, ALONE_LEAST, GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN,
     RECOMPUTE_MIN, SILENCE_STOP,
 };
+use crate::owners::{self, is_owned};
 use crate::report::{FlowId, Grant, Law, Phase, Report};
 use crate::room::{self, is_shared};
 
@@ -345,7 +346,7 @@ impl Agent {
             }
             (Side::Source, _) => r.demand,
         };
-        let (mut steps, mut room) = (None, false);
+        let (mut steps, mut room, mut owned) = (None, false, false);
         let mut claims: Vec<Claim> = reports
             .iter()
             .map(|(_, r)| {
@@ -353,6 +354,7 @@ impl Agent {
                     steps = steps.or(Some((alpha, beta)));
                 }
                 room |= is_shared(r);
+                owned |= is_owned(r);
                 let bound = match (r.phase, r.law) {
                     (Phase::Closing, _) => Rate::ZERO,
                     (Phase::Open, Law::Grant) => r.peer_offer.min(r.demand),
@@ -364,6 +366,9 @@ impl Agent {
                 Claim { weight: r.weight * r.peer_weight, bound: bound.as_f64() }
             })
             .collect();
+        if owned {
+            owners::share(reports, &mut claims);
+        }
         if room {
             room::share(self.config.capacity, reports, &mut claims);
         }

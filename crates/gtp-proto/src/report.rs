@@ -70,6 +70,22 @@ pub enum Phase {
     Closing,
 }
 
+/// For whom a session runs at a host that serves, and what that one has there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Owner {
+    /// Sessions with the same number share; zero for the host's own sessions, which share nothing.
+    pub number: u64,
+    /// What multiplies the weight that the owner has among others.
+    pub weight: f64,
+    /// The most that all its sessions may have together in this direction.
+    pub most: Rate,
+}
+
+impl Owner {
+    /// That of the host's own sessions.
+    pub const NOBODY: Owner = Owner { number: 0, weight: 1.0, most: Rate::UNLIMITED };
+}
+
 /// What a session tells the agent of its own host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
@@ -92,6 +108,8 @@ pub struct Report {
     /// On whose behalf the session runs, for sharing room; zero for the host's own user, whose
     /// sessions share none. The host fills it in.
     pub party: u64,
+    /// For whom the session runs, for sharing by client. The host fills it in.
+    pub owner: Owner,
     /// Average sending rate over the last control interval (at a sink: received and lost).
     pub measured: Rate,
     /// At a sink: the newest grant number that its source has been heard to obey.

@@ -393,6 +393,7 @@ impl SinkSession {
             demand: self.claim(now),
             firm: self.firm(now, offer),
             party: 0,
+            owner: crate::report::Owner::NOBODY,
             measured: self.measured.rate(),
             echoed: self.echo.accepted,
             rtt: self.rtt.smoothed(),

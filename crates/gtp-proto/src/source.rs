@@ -348,6 +348,7 @@ impl SourceSession {
             demand,
             firm,
             party: 0,
+            owner: crate::report::Owner::NOBODY,
             measured: self.sent_meter.rate(),
             echoed: 0,
             rtt: self.rtt.smoothed(),

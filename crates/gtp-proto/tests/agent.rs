@@ -20,6 +20,7 @@ fn report(weight: f64, demand: Rate) -> Report {
         demand,
         firm: Rate::UNLIMITED,
         party: 0,
+        owner: gtp_proto::Owner::NOBODY,
         measured: Rate::ZERO,
         echoed: 0,
         rtt: Span::from_millis(20),

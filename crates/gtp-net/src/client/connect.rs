@@ -141,6 +141,7 @@ pub(crate) async fn ask_at_once(
         path: terms.path.agreed(PathUse::of_code(opened.path)),
         max_rate: terms.max_rate,
         principal: 0,
+        allowance: crate::engine::Allowance::default(),
         label: url.to_string(),
     };
     Ok(Granted { channel, opened, session, data_port })

@@ -614,6 +614,7 @@ mod tests {
             demand: Rate::UNLIMITED,
             firm: Rate::UNLIMITED,
             party: 0,
+            owner: gtp_proto::Owner::NOBODY,
             measured: Rate::ZERO,
             echoed,
             rtt: Span::from_millis(20),

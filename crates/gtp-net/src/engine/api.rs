@@ -97,8 +97,25 @@ pub struct SessionOpen {
     /// At a host that serves a client whose key it knows, a number for that key, for sharing by
     /// client; zero where the client's address says who it is, and where this end is the client.
     pub principal: u64,
+    /// What that client has here, all its sessions together.
+    pub allowance: Allowance,
     /// How people name it: a URL, or the client's address.
     pub label: String,
+}
+
+/// What a host that serves gives to all sessions of one client together, in each direction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowance {
+    /// What multiplies its weight among other clients.
+    pub weight: f64,
+    /// The most that they may have.
+    pub most: Rate,
+}
+
+impl Default for Allowance {
+    fn default() -> Allowance {
+        Allowance { weight: 1.0, most: Rate::UNLIMITED }
+    }
 }
 
 /// A session that sends an object.

@@ -60,7 +60,7 @@ impl Session {
 /// The number of a client: of its IPv4 address, or of the first half of its IPv6 address, of which
 /// it can take the second half as it likes. Never zero, which is this host's own user, nor the
 /// number of a key.
-fn principal(address: IpAddr) -> u64 {
+pub(super) fn principal(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(v4) => 1 << 32 | u64::from(v4.to_bits()),
         IpAddr::V6(v6) => ((v6.to_bits() >> 64) as u64 & !KEYS).max(1),

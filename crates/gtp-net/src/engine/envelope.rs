@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use gtp_proto::room::STRANGERS;
 use gtp_proto::wire::{HEADER_LEN, Header};
-use gtp_proto::{Link, PathName, Revision, Role};
+use gtp_proto::{Link, Owner, PathName, Revision, Role};
 use gtp_sys::address::canonical;
 use gtp_sys::udp::Origin;
 
 use gtp_alloc::Time;
 
-use super::api::{SessionOpen, SocketId, Way};
+use super::api::{Allowance, SessionOpen, SocketId, Way};
 use super::batch::Batch;
 use super::carrier::Outgoing;
+use super::details;
 use super::ways::{Came, Carriage, End, Watch};
 use crate::crypto::{Forged, Opener, Sealer};
 
@@ -31,6 +32,7 @@ pub(super) struct Envelope {
     local: Option<IpAddr>,
     learns: Learns,
     principal: u64,
+    allowance: Allowance,
     revision: Revision,
     sealer: Sealer,
     opener: Opener,
@@ -99,6 +101,7 @@ impl Envelope {
                 Role::Responder => Learns::Port,
             },
             principal: open.principal,
+            allowance: open.allowance,
             revision: open.revision,
             sealer: Sealer::new(keys.suite, keys.seal.clone()),
             opener: Opener::new(keys.suite, keys.open.clone()),
@@ -200,6 +203,17 @@ impl Envelope {
     /// The number of the client's key, if there is one.
     pub fn principal(&self) -> u64 {
         self.principal
+    }
+
+    /// For whom the session runs: a client that this host serves, by its key if that is on the
+    /// list, else by its address.
+    pub fn owner(&self) -> Owner {
+        let Some(client) = self.client() else { return Owner::NOBODY };
+        let number = match self.principal {
+            0 => details::principal(client),
+            key => key,
+        };
+        Owner { number, weight: self.allowance.weight, most: self.allowance.most }
     }
 
     /// With whom the session shares room to grow: the client's key if it is on the list, else all
@@ -371,6 +385,7 @@ mod tests {
             path: PathUse::default(),
             max_rate: Rate::UNLIMITED,
             principal: 0,
+            allowance: crate::engine::Allowance::default(),
             label: String::new(),
         })
     }

@@ -665,6 +665,7 @@ mod tests {
             path: PathUse::default(),
             max_rate: Rate::UNLIMITED,
             principal: 0,
+            allowance: crate::engine::Allowance::default(),
             label: String::new(),
         };
         let name = RelPath::new("x").unwrap();

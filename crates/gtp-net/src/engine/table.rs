@@ -271,7 +271,8 @@ impl Session {
             Side::StreamSource(source) => source.core.report(now),
             Side::StreamSink(sink) => sink.core.report(now),
         };
-        Report { party: self.envelope.party(), ..report }
+        let (party, owner) = (self.envelope.party(), self.envelope.owner());
+        Report { party, owner, ..report }
     }
 
     /// Its agent has decided.

@@ -21,6 +21,7 @@ use super::quota::{Ledger, Meter};
 use super::rules::{ExportRule, Exports, Rights, Subject};
 use super::session::{Refusal, place, right};
 use super::walks::Walks;
+use crate::engine::Allowance;
 use crate::identity::Fingerprint;
 use crate::messages::{Reason, Verb, printable};
 use crate::trust::ClientTrust;
@@ -77,6 +78,8 @@ pub(super) struct Place {
     pub path: Option<RelPath>,
     /// What the client may do there.
     pub rights: Rights,
+    /// What it has of the server's capacity.
+    pub allowance: Allowance,
     /// The names that are listed, where the client may only see which way leads on.
     pub above: Option<Vec<String>>,
 }
@@ -242,7 +245,7 @@ impl Outlets {
         match &*self.now() {
             Standing::One(outlet) => {
                 let (outlet, rights) = (Arc::clone(outlet), Rights::of(trust.access(key)));
-                Ok(Place { outlet, path, rights, above: None })
+                Ok(Place { outlet, path, rights, allowance: Allowance::default(), above: None })
             }
             Standing::Several { rules, all, top } => {
                 let subject = Subject::of(rules, trust, key);
@@ -276,7 +279,8 @@ fn at_top(subject: &Subject<'_>, top: &Arc<Outlet>, verb: &Verb) -> Result<Place
         return Err(Refusal::new(reason, NAME_ONE));
     }
     let above = Some(subject.listed().map(str::to_owned).collect());
-    Ok(Place { outlet: Arc::clone(top), path: None, rights: Rights::default(), above })
+    let (outlet, rights, allowance) = (Arc::clone(top), Rights::default(), subject.allowance());
+    Ok(Place { outlet, path: None, rights, allowance, above })
 }
 
 /// A place in an export that is there.
@@ -288,9 +292,9 @@ fn in_export(
 ) -> Result<Place, Refusal> {
     let rights = subject.rights(name, path.as_ref());
     let ways = subject.ways(name, path.as_ref());
-    let outlet = Arc::clone(outlet);
+    let (outlet, allowance) = (Arc::clone(outlet), subject.allowance());
     if right(verb).within(rights.access()) {
-        return Ok(Place { outlet, path, rights, above: None });
+        return Ok(Place { outlet, path, rights, allowance, above: None });
     }
     if ways.is_empty() && !rights.is_some() {
         return Err(absent(verb, full));
@@ -307,7 +311,7 @@ fn in_export(
     }
     let above: Vec<String> = ways.into_iter().map(str::to_owned).collect();
     match verb {
-        Verb::List { .. } => Ok(Place { outlet, path, rights, above: Some(above) }),
+        Verb::List { .. } => Ok(Place { outlet, path, rights, allowance, above: Some(above) }),
         Verb::Get { .. } | Verb::Put { .. } | Verb::Tree { .. } | Verb::Stream { .. } => {
             let text = format!("{full}: only a part of it is for this key: {}", above.join(", "));
             Err(Refusal::new(Reason::Permission, text))
@@ -366,7 +370,7 @@ mod tests {
         let home = rule(&dir.join("h"), Who::Nobody);
         let open = rule(&dir.join("o"), Who::Everybody);
         let grants = Grants { write: vec!["home/a".parse().unwrap()], ..Grants::default() };
-        let group = GroupRule { keys: [key()].into(), grants, quota: Quota::default() };
+        let group = GroupRule { keys: [key()].into(), grants, ..GroupRule::default() };
         let exports = [("secret", secret), ("home", home), ("open", open)];
         let exports = exports.map(|(name, rule)| (name.to_owned(), rule)).into();
         let groups = [("g".to_owned(), group)].into();

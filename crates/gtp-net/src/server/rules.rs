@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use gtp_alloc::Rate;
 use gtp_store::RelPath;
 
 use super::quota::{Owner, Quota, Wanted};
+use crate::engine::Allowance;
 use crate::identity::Fingerprint;
 use crate::trust::{Access, Below, ClientTrust, Grants, is_name};
 
@@ -21,7 +23,7 @@ pub const GROUPS_MOST: usize = 256;
 pub const KEYS_OF_GROUP_MOST: usize = 1_024;
 
 /// What a server with several exports offers, and who may do what there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exports {
     /// By their names, which are the first component of a path.
     pub exports: BTreeMap<String, ExportRule>,
@@ -69,7 +71,7 @@ pub enum Who {
 }
 
 /// One group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GroupRule {
     /// Its members, beside those whose line in the list of keys names it.
     pub keys: BTreeSet<Fingerprint>,
@@ -77,6 +79,17 @@ pub struct GroupRule {
     pub grants: Grants,
     /// How much may lie where its members may write, whoever wrote it.
     pub quota: Quota,
+    /// What each of its members may send, and receive, with all its sessions together.
+    pub rate: Rate,
+    /// The weight of each of its members among all clients.
+    pub weight: f64,
+}
+
+impl Default for GroupRule {
+    fn default() -> GroupRule {
+        let (keys, grants, quota) = (BTreeSet::new(), Grants::default(), Quota::default());
+        GroupRule { keys, grants, quota, rate: Rate::UNLIMITED, weight: 1.0 }
+    }
 }
 
 /// What a client may do at a path.
@@ -251,6 +264,15 @@ impl<'r> Subject<'r> {
         Subject { rules, most: trust.access(key), groups, own: trust.keys.grants(key) }
     }
 
+    /// What it has of the server's capacity: the least rate of its groups, and their greatest
+    /// weight; a weight of one and no limit without any.
+    pub fn allowance(&self) -> Allowance {
+        let groups = || self.groups.iter().map(|(_, group)| group);
+        let most = groups().map(|group| group.rate).min().unwrap_or(Rate::UNLIMITED);
+        let weight = groups().map(|group| group.weight).reduce(f64::max).unwrap_or(1.0);
+        Allowance { weight, most }
+    }
+
     /// What it may do at a path of an export; nothing where there is no such export.
     pub fn rights(&self, export: &str, path: Option<&RelPath>) -> Rights {
         let Some(rule) = self.rules.exports.get(export) else { return Rights::default() };
@@ -344,6 +366,8 @@ mod tests {
                 delete: Vec::new(),
             },
             quota: Quota { bytes: Some(7), files: None },
+            rate: Rate::from_mbps(5),
+            weight: 2.0,
         };
         let hidden = ExportRule {
             visibility: Visibility::Hidden,
@@ -410,6 +434,19 @@ mod tests {
         let expected =
             [("the export pub".to_owned(), &*whole), ("the group staff".into(), &*staff)];
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn of_several_groups_the_greatest_weight_counts_and_the_least_rate() {
+        let mut rules = rules();
+        let keys = [key(1)].into();
+        let rate = Rate::from_mbps(9);
+        let other = GroupRule { keys, weight: 0.5, rate, ..GroupRule::default() };
+        rules.groups.insert("other".into(), other);
+        let trust = trust(Strangers::Refused);
+        let of = |who| Subject::of(&rules, &trust, &key(who)).allowance();
+        assert_eq!(of(1), Allowance { weight: 2.0, most: Rate::from_mbps(5) });
+        assert_eq!(of(4), Allowance::default());
     }
 
     #[test]

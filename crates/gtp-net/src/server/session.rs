@@ -23,7 +23,7 @@ use super::{
 };
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
-use crate::engine::{Host, SessionOpen};
+use crate::engine::{Allowance, Host, SessionOpen};
 use crate::flows::{Alone, Failure, FailureKind, Law, keys, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{EntryKind, INTERVAL_US, Message, Open, Opened, Reason, Verb, printable};
@@ -76,6 +76,8 @@ pub(super) struct Client {
     /// Whether it may read what is there, also where it only writes.
     pub may_read: bool,
     pub deleting: Deleting,
+    /// What it has of this host's capacity.
+    pub allowance: Allowance,
     /// On whose account memory for its listing goes.
     pub holder: Holder,
     /// Its place among its key's sessions; whoever works for it holds it as well.
@@ -132,7 +134,7 @@ pub(super) async fn serve(
             return false;
         }
     };
-    let Place { outlet, path, rights, above } = place;
+    let Place { outlet, path, rights, allowance, above } = place;
     let (id, export) = (shared.clients.number(), outlet.name.clone());
     let visit = Visit { id, client: remote, whose, request, export };
     let told = Told::begin(&shared, visit);
@@ -149,6 +151,7 @@ pub(super) async fn serve(
         path_use,
         may_read: rights.read,
         deleting: if rights.delete { Deleting::Allowed } else { Deleting::Refused },
+        allowance,
         holder,
         seat,
         told: Arc::clone(&told),
@@ -367,8 +370,10 @@ impl Client {
             // What the client asked for is his end's; a tree here makes it less.
             weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
             path: self.path_use,
-            max_rate: shared.terms().max_rate,
+            // Under a daemon, which does not hear of groups, each session keeps to it alone.
+            max_rate: shared.terms().max_rate.min(self.allowance.most),
             principal: self.holder.principal(),
+            allowance: self.allowance,
             label: self.channel.ends().remote.to_string(),
         })
     }

@@ -21,7 +21,7 @@ use super::tend::{Held, Sessions, start};
 use super::{Delivery, Ends, FrameStream, Stream};
 use crate::control::{ControlChannel, ControlError};
 use crate::crypto::Suite;
-use crate::engine::{FramesOut, Host, SessionOpen, SocketId, Spoken, frame_most};
+use crate::engine::{Allowance, FramesOut, Host, SessionOpen, SocketId, Spoken, frame_most};
 use crate::flows::{Alone, Failure, FailureKind, keys, known_law};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
@@ -390,6 +390,7 @@ impl Wish {
             path: PathUse::ONE_FLOW,
             max_rate: shared.config.max_rate,
             principal: self.holder.principal(),
+            allowance: Allowance::default(),
             label: remote.to_string(),
         })
     }

@@ -144,6 +144,7 @@ impl World {
             path: PathUse::default(),
             max_rate: Rate::UNLIMITED,
             principal: 0,
+            allowance: gtp_net::engine::Allowance::default(),
             label: "test".into(),
         };
         // One length alone: a responder that its engine has not opened yet would miss the longest.

@@ -22,6 +22,7 @@ fn report(party: u64, firm: u64, demand: u64) -> (FlowId, Report) {
         demand: Rate::from_bps(demand),
         firm: Rate::from_bps(firm),
         party,
+        owner: crate::report::Owner::NOBODY,
         measured: Rate::ZERO,
         echoed: 0,
         rtt: Span::ZERO,

@@ -440,6 +440,7 @@ fn report(c: &Common, law: gtp_proto::Law, weight: f64, measured: u64) -> Report
         demand: Rate::UNLIMITED,
         firm: Rate::UNLIMITED,
         party: 0,
+        owner: gtp_proto::Owner::NOBODY,
         measured: Rate::from_bps(measured),
         echoed: 0,
         rtt: Span::from_nanos(2 * u64::from(c.half_rtt)),

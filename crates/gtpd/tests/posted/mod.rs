@@ -20,6 +20,7 @@ pub fn session() -> Posted {
             demand: Rate::UNLIMITED,
             firm: Rate::UNLIMITED,
             party: 0,
+            owner: gtp_proto::Owner::NOBODY,
             measured: Rate::ZERO,
             echoed: 0,
             rtt: Span::from_millis(20),

@@ -119,6 +119,7 @@ impl Session {
             demand: Rate::UNLIMITED,
             firm: Rate::UNLIMITED,
             party: 0,
+            owner: gtp_proto::Owner::NOBODY,
             measured: self.rate(),
             echoed: self.obeyed.0,
             rtt: RTT,

@@ -106,6 +106,7 @@ fn report(session: &Session) -> Report {
         demand: Rate::from_f64(session.wants),
         firm: Rate::UNLIMITED,
         party: 0,
+        owner: gtp_proto::Owner::NOBODY,
         measured: Rate::ZERO,
         echoed: session.echoed,
         rtt: Span::from_millis(20),

@@ -149,6 +149,7 @@ fn session(end: usize) -> SessionOpen {
         path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
+        allowance: crate::engine::Allowance::default(),
         label: String::new(),
     }
 }

@@ -362,6 +362,7 @@ fn session_pair(flow: FlowId, name: &str) -> [SessionOpen; 2] {
         path: PathUse::default(),
         max_rate: Rate::UNLIMITED,
         principal: 0,
+        allowance: crate::engine::Allowance::default(),
         label: name.to_owned(),
     };
     let asks = Role::Initiator { unit_payloads: vec![1_400] };
