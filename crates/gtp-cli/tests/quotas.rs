@@ -32,8 +32,13 @@ delete = ["home/staff"]
 quota = "300kB"
 "#;
 
-/// A server with quotas: 100 kB lie in the group's place, 50 kB in `home` beside it.
+/// A server with these quotas.
 fn serve(world: &World) -> Serving {
+    serve_with(world, "300kB")
+}
+
+/// A server with quotas, that of the group as said: 100 kB lie in the group's place, 50 kB in `home` beside it.
+fn serve_with(world: &World, group: &str) -> Serving {
     for dir in ["home/staff", "home/other", "lab", "server"] {
         fs::create_dir_all(world.path(dir)).unwrap();
     }
@@ -43,7 +48,7 @@ fn serve(world: &World) -> Serving {
     fs::write(world.path("server/authorized_keys"), format!("{} group=staff\n", id.trim()))
         .unwrap();
     let dir = world.path("").display().to_string();
-    let text = SETTINGS.replace("DIR", dir.trim_end_matches('/'));
+    let text = SETTINGS.replace("DIR", dir.trim_end_matches('/')).replace("300kB", group);
     fs::write(world.path("serve.toml"), text).unwrap();
     let mut command = world.gtp("server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
     command.env("GTP_CONFIG_FILE", world.path("serve.toml"));
@@ -135,23 +140,24 @@ fn a_stream_beyond_a_quota_leaves_nothing_and_one_within_it_is_charged() {
 fn a_put_that_is_resumed_is_charged_once_also_by_a_server_that_was_started_again() {
     let world = World::new();
     for restarts in [false, true] {
-        let mut server = serve(&world);
-        local(&world, "large", 190_000);
+        let mut server = serve_with(&world, "3000kB");
+        local(&world, "large", 2_600_000);
         let url = server.url("home/staff/large");
-        let mut put = world.gtp("client", &["put", "large", &url, "--max-rate", "1Mbit"]);
+        let mut put = world.gtp("client", &["put", "large", &url, "--max-rate", "4Mbit"]);
         let mut put = put.stderr(Stdio::null()).spawn().unwrap();
         let part = world.path("home/staff/large.gtp-part");
-        wait_for("a part", || size_of(&part) > 0);
+        // More than the quota leaves beside the whole, so that to charge it twice would show.
+        wait_for("a part", || size_of(&part) > 600_000);
         kill_process(Pid::from_raw(put.id() as i32).unwrap(), Signal::INT).unwrap();
         put.wait().unwrap();
         if restarts {
             server.kill();
-            server = serve(&world);
+            server = serve_with(&world, "3000kB");
         }
         let url = server.url("home/staff/large");
         let again = world.run("client", &["put", "large", &url, "--accept-new"]);
         assert_eq!(again.status.code(), Some(0), "{}", said(&again));
-        local(&world, "more", 20_000);
+        local(&world, "more", 350_000);
         world.expect(4, &["put", "more", &server.url("home/staff/")]);
         fs::remove_file(world.path("home/staff/large")).unwrap();
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use gtp_store::replica::{Deed, Seen};
 use gtp_store::{BlockSink, Entry, Kind, Manifest, RelPath, RootKind, Sizes, Usage};
 
-use super::quota::{Amounts, Full, Meter, Reservation};
+use super::quota::{Amounts, Claimed, Full, Meter, Reservation};
 use super::spot::Spot;
 
 /// Room for an object that is put.
@@ -22,6 +22,8 @@ pub(super) struct Charge {
     needs: Amounts,
     before: Amounts,
     object: Object,
+    /// Given back when all is settled.
+    _claimed: Claimed,
 }
 
 /// An object at the place that it goes to.
@@ -47,12 +49,13 @@ impl Charge {
         if meter.is_idle() {
             return Ok(None);
         }
+        let claimed = meter.claim()?;
         let (name, manifest) = (spot.name.clone(), Arc::clone(manifest));
         let mut object = Object { sizes: Sizes::beneath(holder), name, manifest };
         let needs = object.needs(&meter, |sizes, _, entry, at| is_alike(sizes, entry, at));
         let held = meter.reserve(&needs)?;
         let before = object.there(&meter);
-        Ok(Some(Charge { meter, held, needs, before, object }))
+        Ok(Some(Charge { meter, held, needs, before, object, _claimed: claimed }))
     }
 
     /// Reserves what the sink will write in spite of what was seen before.
@@ -67,7 +70,14 @@ impl Charge {
     }
 
     /// Notes what is there now.
-    pub fn settle(mut self) {
+    pub fn settle(self) {
+        drop(self);
+    }
+}
+
+/// However a session ends, also while it begins: what it left is there.
+impl Drop for Charge {
+    fn drop(&mut self) {
         let after = self.object.there(&self.meter);
         self.meter.settle(&self.before, &after);
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gtp_store::{RelPath, Usage, usage_beneath};
+use gtp_store::{Usage, usage_beneath};
 
 use super::outlet::Outlet;
 use super::quota::{AccountId, Ledger};
@@ -62,13 +62,7 @@ fn beneath(name: &str, outlet: &Outlet, places: &[Below]) -> Option<Usage> {
     let dir = outlet.ground.dir().ok()?;
     let mut all = Usage::default();
     let counted = usage_beneath(dir, &mut |path, takes| {
-        let path = RelPath::new(path).ok();
-        let counts = |place: &Below| match &path {
-            Some(path) => place.covers(name, Some(path)),
-            // A name that no client can say, or a long path, counts for the whole export.
-            None => place.covers(name, None),
-        };
-        if places.iter().any(counts) {
+        if places.iter().any(|place| place.covers_text(name, path)) {
             all = all.plus(takes);
         }
         true

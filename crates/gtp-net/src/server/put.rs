@@ -87,7 +87,7 @@ impl Trouble {
 impl From<Full> for Trouble {
     fn from(full: Full) -> Trouble {
         let reason = match full {
-            Full::Uncounted => Reason::Busy,
+            Full::Uncounted | Full::Claimed => Reason::Busy,
             Full::NoRoom(_) => Reason::Destination,
         };
         Trouble::told(reason, full.into())
@@ -97,7 +97,7 @@ impl From<Full> for Trouble {
 impl From<Full> for Failure {
     fn from(full: Full) -> Failure {
         let kind = match full {
-            Full::Uncounted => FailureKind::Temporary,
+            Full::Uncounted | Full::Claimed => FailureKind::Temporary,
             Full::NoRoom(_) => FailureKind::Destination,
         };
         Failure::new(kind, full.to_string())

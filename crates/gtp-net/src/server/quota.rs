@@ -4,6 +4,7 @@
 //! sessions say they have changed. Before a session writes it reserves what it will need at most,
 //! so that sessions together never go beyond a limit. This module counts; it looks at no file.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -65,6 +66,8 @@ pub(super) struct Ledger {
 #[derive(Default)]
 struct Books {
     accounts: Vec<Account>,
+    /// Objects that are being put: what is there of one changes by one session alone.
+    claimed: HashSet<Object>,
     last: AccountId,
 }
 
@@ -82,6 +85,8 @@ struct Account {
 pub(super) enum Full {
     /// What is there has not been counted yet.
     Uncounted,
+    /// Another session puts the same object, or has not settled yet.
+    Claimed,
     /// There is no room, in words.
     NoRoom(String),
 }
@@ -92,6 +97,7 @@ impl fmt::Display for Full {
             Full::Uncounted => f.write_str(
                 "the server still counts what is there, for its quota: try again in a while",
             ),
+            Full::Claimed => f.write_str("another transfer writes there: try again later"),
             Full::NoRoom(text) => f.write_str(text),
         }
     }
@@ -114,6 +120,24 @@ struct Scope {
 
 /// Amounts, one for each account of a meter.
 pub(super) type Amounts = Vec<Usage>;
+
+/// An export's name, and a path beneath it.
+type Object = (String, Option<RelPath>);
+
+/// An object that nobody else puts, until this is dropped.
+pub(super) struct Claimed {
+    ledger: Arc<Ledger>,
+    objects: Vec<Object>,
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        let mut books = self.ledger.books();
+        for object in &self.objects {
+            books.claimed.remove(object);
+        }
+    }
+}
 
 /// Room that a session has, until this is dropped.
 pub(super) struct Reservation {
@@ -267,6 +291,22 @@ impl Meter {
         Ok(Reservation { ledger: Arc::clone(&self.ledger), held: needs().collect() })
     }
 
+    /// Claims the object at the meter's path, so that what is there before and after is this
+    /// session's alone.
+    ///
+    /// # Errors
+    /// [`Full::Claimed`].
+    pub fn claim(&self) -> Result<Claimed, Full> {
+        let object = |scope: &Scope| (scope.export.clone(), scope.at.clone());
+        let objects: Vec<Object> = self.scopes.first().map(object).into_iter().collect();
+        let mut books = self.ledger.books();
+        if objects.iter().any(|object| books.claimed.contains(object)) {
+            return Err(Full::Claimed);
+        }
+        books.claimed.extend(objects.iter().cloned());
+        Ok(Claimed { ledger: Arc::clone(&self.ledger), objects })
+    }
+
     /// Whether all that is at or beneath the meter's path counts for the same accounts.
     pub fn is_even(&self) -> bool {
         self.scopes.iter().all(|scope| scope.whole)
@@ -296,12 +336,11 @@ impl Meter {
 impl Scope {
     fn holds(&self, path: &str) -> bool {
         let full = match (&self.at, path) {
-            (None, "") => None,
-            (Some(at), "") => Some(at.clone()),
-            (None, path) => RelPath::new(path).ok(),
-            (Some(at), path) => RelPath::new(&format!("{}/{path}", at.as_str())).ok(),
+            (None, path) => path.to_owned(),
+            (Some(at), "") => at.as_str().to_owned(),
+            (Some(at), path) => format!("{}/{path}", at.as_str()),
         };
-        self.places.iter().any(|place| place.covers(&self.export, full.as_ref()))
+        self.places.iter().any(|place| place.covers_text(&self.export, &full))
     }
 }
 
@@ -393,6 +432,17 @@ mod tests {
         assert!(ledger.replace(vec![of_group(&["home"], 200)]).is_empty());
         assert!(ledger.meter("home", None).reserve(&[bytes(100)]).is_ok());
         assert_eq!(ledger.replace(vec![of_group(&["home/x"], 200)]).len(), 1);
+    }
+
+    #[test]
+    fn one_session_at_a_time_puts_an_object_whose_size_counts() {
+        let ledger = ledger(vec![of_group(&["home"], 100)]);
+        let at = |name| ledger.meter("home", Some(&RelPath::new(name).unwrap()));
+        let first = at("a").claim().ok().unwrap();
+        assert_eq!(at("a").claim().err(), Some(Full::Claimed));
+        assert!(at("b").claim().is_ok());
+        drop(first);
+        assert!(at("a").claim().is_ok());
     }
 
     #[test]

@@ -77,9 +77,14 @@ impl Below {
 
     /// Whether a path of an export is this place, or beneath it.
     pub fn covers(&self, export: &str, path: Option<&RelPath>) -> bool {
+        self.covers_text(export, path.map_or("", RelPath::as_str))
+    }
+
+    /// The same for a path on the disk, whose names need not be such that a client can say them;
+    /// empty for the export itself.
+    pub fn covers_text(&self, export: &str, path: &str) -> bool {
         self.export == export
             && self.prefix.as_ref().is_none_or(|prefix| {
-                let path = path.map_or("", RelPath::as_str);
                 let rest = path.strip_prefix(prefix.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             })
@@ -141,6 +146,7 @@ mod tests {
         assert!(covers("home", "anna") && covers("home", "anna/x/y"));
         assert!(!covers("home", "") && !covers("home", "ann") && !covers("home", "annabel"));
         assert!(!covers("hom", "anna") && !covers("homes", "anna"));
+        assert!(place.covers_text("home", "anna/x.gtp-part"), "a name that no client can say");
         let whole: Below = "home".parse().unwrap();
         assert!(whole.covers("home", None) && whole.covers("home", path("x").as_ref()));
     }
