@@ -37,7 +37,8 @@ fn serve(world: &World) -> Serving {
     serve_with(world, "300kB")
 }
 
-/// A server with quotas, that of the group as said: 100 kB lie in the group's place, 50 kB in `home` beside it.
+/// A server with quotas, that of the group as said: 100 kB lie in the group's place, 50 kB in
+/// `home` beside it.
 fn serve_with(world: &World, group: &str) -> Serving {
     for dir in ["home/staff", "home/other", "lab", "server"] {
         fs::create_dir_all(world.path(dir)).unwrap();
