@@ -27,6 +27,7 @@ mod member;
 mod name;
 mod party;
 mod probe;
+mod proven;
 mod retry;
 mod sample;
 mod standing;
@@ -38,7 +39,6 @@ mod yielding;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use crate::limits::{INITIAL_PACKETS, INTERVAL_MIN, RAMP_FACTOR};
-use crate::meter::WindowedMax;
 use ask::Ask;
 use compete::Compete;
 use cruise::{Cruise, Shares};
@@ -46,6 +46,7 @@ use drops::Drops;
 use guard::{Guard, Held};
 use measures::{Measures, Verdict};
 use probe::{Limit, Probe};
+use proven::Proven;
 use sample::{Enough, Gathering};
 use start::Start;
 use yielding::{Patience, Yield};
@@ -109,7 +110,7 @@ enum State {
 pub(crate) struct PathBound {
     state: State,
     bound: Rate,
-    proven: WindowedMax,
+    proven: Proven,
     measures: Measures,
     drops: Drops,
     shares: Shares,
@@ -129,7 +130,7 @@ impl PathBound {
         PathBound {
             state: State::Start(Start::default()),
             bound: Rate::UNLIMITED,
-            proven: WindowedMax::new(now, Span::from_secs(1)),
+            proven: Proven::new(now, Span::from_secs(1)),
             measures: Measures::new(now),
             drops: Drops::new(now),
             shares: Shares::default(),
@@ -221,9 +222,10 @@ impl PathBound {
             State::Cruise(_) if self.measures.loses_much(v) => self.step_down(now, v, given),
             State::Ask(ask) => self.hear_answer(ask, now, v, fresh, given),
             State::Probe(probe) if fresh => self.hear_probe(probe, now, v, given),
+            State::Probe(probe) => self.hear_of_before(probe, v, given),
             State::Held(held) if fresh => self.hold(held, now, v, given),
             State::Yield(since) if fresh => self.wait_for_rivals(since, now, v, given),
-            State::Cruise(_) | State::Probe(_) | State::Held(_) | State::Yield(_) => {}
+            State::Cruise(_) | State::Held(_) | State::Yield(_) => {}
         }
     }
 

@@ -27,6 +27,8 @@ const LONGER: Span = Span::from_millis(500);
 const SHOWN: f64 = 6.0;
 /// Losses that fall below this part of what they were follow the rate.
 const VANISHED: f64 = 1.0 / 3.0;
+/// Of an outage more than this part is lost.
+const OUTAGE: f64 = 0.5;
 /// Two limits are one if they differ by no more than this part, within this time.
 const AGREES: f64 = 0.125;
 const AGREES_WITHIN: Span = Span::from_secs(10);
@@ -53,6 +55,8 @@ pub(super) struct Probe {
     bounded: bool,
     /// Whether the session competed before it.
     competed: bool,
+    /// The bound before it.
+    before: Rate,
     /// The bound that holds again if the loss turns out to be random, as was thought before.
     back: Option<Rate>,
 }
@@ -140,12 +144,40 @@ impl PathBound {
 
     pub(super) fn probe(&mut self, now: Time, v: &Verdict, loss: f64, given: &Conditions) {
         let until = now + given.rtt * 2 + LASTS;
-        let (level, bounded) = (v.carried, !self.bound.is_unlimited());
+        let (level, before) = (v.carried, self.bound);
+        let bounded = !before.is_unlimited();
         let competed = matches!(self.state, State::Compete(_));
         let (packets, lost, back) = (0, 0, None);
-        self.state =
-            State::Probe(Probe { until, level, loss, packets, lost, bounded, competed, back });
+        self.state = State::Probe(Probe {
+            until,
+            level,
+            loss,
+            packets,
+            lost,
+            bounded,
+            competed,
+            before,
+            back,
+        });
         self.set_bound(level.scale(PROBES_AT), given);
+    }
+
+    /// A sample of packets that left before the rate was lowered. If most was lost and next to
+    /// nothing of these is, at the same rate, it was an outage and is over.
+    pub(super) fn hear_of_before(&mut self, probe: Probe, v: &Verdict, given: &Conditions) {
+        let was = probe.loss > OUTAGE && !probe.competed;
+        let shown = v.packets as f64 * probe.loss >= SHOWN;
+        let usual = 1.0 - self.measures.usual();
+        if !was || !shown || v.loss() - usual >= (probe.loss - usual) * VANISHED {
+            return;
+        }
+        match probe.before.is_unlimited() {
+            true => self.lift(given),
+            false => {
+                self.state = State::Cruise(Cruise::default());
+                self.set_bound(probe.before, given);
+            }
+        }
     }
 
     /// A sample of the lower rate. One of which most is lost shows an outage, whatever the rate is:

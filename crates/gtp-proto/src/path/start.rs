@@ -98,7 +98,10 @@ impl PathBound {
             self.state = State::Start(start);
         }
         let sends = self.proven.max(now).scale(1.0 / self.measures.usual());
-        if start.heavy > 0 {
+        // One receipt with a queue is enough to send less only while the start explores: where the
+        // ends allow no more than is proven, it is seldom a queue of this session's.
+        let rests = granted <= sends.scale(BASE);
+        if start.heavy >= if rests { HEAVY } else { 1 } {
             return self.floored(sends.scale(BASE_QUEUED), rtt);
         }
         let near = !start.met && granted <= sends.scale(NEAR_GRANT);

@@ -513,6 +513,54 @@ fn an_outage_does_not_answer_whether_losses_follow_the_rate() {
     assert!(bound > Rate::from_mbps(12), "{bound}");
 }
 
+#[test]
+fn an_outage_is_over_when_what_left_after_it_at_the_same_rate_arrives() {
+    let mut session = Steady::new();
+    session.tell(20, NONE_LOST);
+    while session.path.standing().mode != Mode::Probe {
+        session.tick(1);
+    }
+    session.tick(NONE_LOST);
+    assert_ne!(session.path.standing().mode, Mode::Probe);
+    let bound = session.path.bound();
+    assert!(bound >= Rate::from_mbps(20), "{bound}");
+}
+
+/// The pace of a session to which both ends allow `granted` and 10 Mbit/s are proven, after so many
+/// receipts in a row with a queue.
+fn pace_after(queued: u64, granted: Rate) -> Rate {
+    let (mut path, mut now) = (PathBound::new(Time::ZERO), Time::ZERO);
+    let given = |pn| Conditions {
+        aim: granted,
+        granted,
+        interval: TICK,
+        rtt: TICK,
+        rtt_least: TICK,
+        next_pn: pn,
+        ..NEAR
+    };
+    let sent = Rate::from_mbps(10).bytes_in(TICK);
+    let mut pn = 0;
+    for n in 1..=40 {
+        now += TICK;
+        let end_pn = pn + packets_in(sent);
+        let delay = if n > 40 - queued { Span::from_millis(30) } else { Span::ZERO };
+        let sample = Sample { delay, peak: delay, ..Sample::whole(sent, TICK, pn..end_pn) };
+        pn = end_pn;
+        path.note_proven(now, &sample, &given(pn));
+    }
+    path.pace(now, TICK, granted, pn)
+}
+
+#[test]
+fn one_receipt_with_a_queue_makes_a_session_send_less_only_while_it_explores() {
+    let (proven, more) = (Rate::from_mbps(10), Rate::from_mbps(100));
+    assert!(pace_after(0, proven) >= proven);
+    assert!(pace_after(1, proven) >= proven);
+    assert!(pace_after(2, proven) < proven.scale(0.95));
+    assert!(pace_after(1, more) < proven.scale(0.95));
+}
+
 /// What bounds a session that has sent a status in each tick, and loses most of its first data for
 /// so long.
 fn bound_after_outage(lasts: Span) -> Rate {
