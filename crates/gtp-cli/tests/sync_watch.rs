@@ -95,7 +95,8 @@ fn a_single_file_is_watched_also_when_another_takes_its_name_or_it_is_missing_fo
     tells("1 file of");
     assert_eq!(std::fs::read(world.path("there")).unwrap(), b"three, as an editor writes it");
     std::fs::remove_file(world.path("dir/log")).unwrap();
-    tells("is not there; tried again");
+    tells("is not there");
+    tells("tried again in 1 second");
     assert!(world.path("there").exists());
     write(&world.path("dir/log"), b"four");
     tells("1 file of");

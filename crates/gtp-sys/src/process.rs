@@ -1,6 +1,6 @@
 //! What this process takes of its machine: processor, memory, descriptors, threads.
 //!
-//! The numbers come from `/proc`. A number that the kernel does not tell is left out; nothing here
+//! The numbers come from `/proc`. If the kernel leaves one of them out, there are none; nothing here
 //! depends on them.
 
 use gtp_alloc::{Bytes, Span};

@@ -26,7 +26,8 @@ type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 /// Users that are told apart at most; further ones count as `other`.
 const USERS_MOST: usize = 100;
 
-/// What a host can have moved before it was last looked at counts this much longer.
+/// Reports may be late: a session may have moved as much as the host can in the time since the last
+/// look and this span.
 const LATE_MOST: Span = Span::from_secs(1);
 
 /// How a session ended.
@@ -44,9 +45,9 @@ pub(crate) struct Counted {
     bytes: u64,
     lost_bytes: u64,
     at: Time,
-    /// When it was first seen, and what it had moved by then.
+    /// When it was first seen, and what it has moved since, as far as that was counted.
     came: Time,
-    had: u64,
+    moved: u64,
     /// Where it counts. To look for that each time would take longer than all else that a look at a
     /// session does.
     places: Option<Places>,
@@ -73,7 +74,7 @@ impl Counted {
             lost_bytes: lost_bytes(posted),
             at: now,
             came: now,
-            had: bytes,
+            moved: 0,
             places: None,
         }
     }
@@ -136,11 +137,13 @@ impl Ledger {
         let movable = most.bytes_in(span + LATE_MOST).0;
         let (bytes, lost) = (seat.posted.wire_bytes, lost_bytes(&seat.posted));
         let new = |now: u64, before: u64| now.saturating_sub(before).min(movable);
-        places.bytes.inc_by(new(bytes, seat.counted.bytes));
+        let moved = new(bytes, seat.counted.bytes);
+        places.bytes.inc_by(moved);
         places.lost.inc_by(new(lost, seat.counted.lost_bytes));
         places.limited.inc_by(span.as_secs_f64());
         let counted = &mut seat.counted;
         (counted.bytes, counted.lost_bytes) = (bytes, lost.max(counted.lost_bytes));
+        counted.moved = counted.moved.saturating_add(moved);
         (counted.at, counted.places) = (now, Some(places));
     }
 
@@ -167,7 +170,8 @@ impl Ledger {
         let way = vec![("direction", direction(seat.posted.side).to_owned())];
         let seconds = now.since(seat.counted.came).as_secs_f64();
         self.seconds.get_or_create(&way).observe(seconds);
-        let bytes = seat.posted.wire_bytes.saturating_sub(seat.counted.had);
+        // What a process claims beyond what its host can move would spoil the sum of all.
+        let bytes = seat.counted.moved;
         if bytes > 0 && seconds > 0.0 {
             self.rates.get_or_create(&way).observe(bytes as f64 * 8.0 / seconds);
         }

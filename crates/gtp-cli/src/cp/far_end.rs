@@ -252,7 +252,7 @@ struct LinkEnds {
     voucher: Voucher,
     /// What the link without TLS leads to, once.
     place: Option<Place>,
-    /// The directory that the near end may have watched, once.
+    /// The directory or file that the near end may have watched, once.
     watchable: Option<PathBuf>,
     /// Tells of its changes.
     following: Option<JoinHandle<()>>,

@@ -54,7 +54,7 @@ impl Told {
     }
 }
 
-/// Watches a directory and tells of changes. Never ends.
+/// Watches a directory or file and tells of changes. Never ends.
 pub async fn tell_changes(root: PathBuf, links: Links) {
     let say = async |told: Told| links.say(&Frame::Message(told.encode())).await;
     loop {

@@ -146,7 +146,14 @@ impl<'a> Rounds<'a> {
         }
         let Some(ends) = &mut self.ends else { return Ok(done()) };
         if let Some(source) = self.source {
-            ends.look_anew(source)?;
+            match ends.look_anew(source) {
+                // A new version may come at any time; the far end is kept for it.
+                Err(failure) if failure.kind == FailureKind::Missing && self.has_served => {
+                    output::aside(format_args!("gtp: {failure}"));
+                    return Ok(ExitCode::from(FailureKind::Partial.exit_code()));
+                }
+                looked => looked?,
+            }
         }
         ends.stop = Arc::clone(&self.stop);
         let work = Work::new(self.args, self.filter.clone(), ends, timeline).run();

@@ -7,6 +7,7 @@
 mod ahead;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use gtp_proto::Revision;
 use gtp_store::replica::{Asked, Deed, Fault, LeftOut, Node, Patch, Seen};
@@ -435,6 +436,8 @@ impl TreeSession {
 
     /// Ends the session.
     pub async fn close(mut self) {
+        // What was asked for in vain is heard, so that the server ends in order.
+        let _ = timeout(LAST_ANSWERS, self.settle()).await;
         // The server may be gone; nothing is left to say then.
         let _ = self.channel.send(&farewell()).await;
         self.channel.close().await;
@@ -522,6 +525,9 @@ impl SmallContents {
         })
     }
 }
+
+/// Time for answers that nobody needs any more.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What ends a session.
 fn farewell() -> Message {

@@ -203,6 +203,9 @@ impl PathBound {
         if self.watch_losses(now, &v, given) {
             return;
         }
+        if whole.end_pn <= self.changed_pn && self.ends_outage(&v, given) {
+            return;
+        }
         let fresh = whole.first_pn >= self.changed_pn;
         match v.marked {
             true => self.hear_marked(now, &v, fresh, given),
@@ -222,10 +225,9 @@ impl PathBound {
             State::Cruise(_) if self.measures.loses_much(v) => self.step_down(now, v, given),
             State::Ask(ask) => self.hear_answer(ask, now, v, fresh, given),
             State::Probe(probe) if fresh => self.hear_probe(probe, now, v, given),
-            State::Probe(probe) => self.hear_of_before(probe, v, given),
             State::Held(held) if fresh => self.hold(held, now, v, given),
             State::Yield(since) if fresh => self.wait_for_rivals(since, now, v, given),
-            State::Cruise(_) | State::Held(_) | State::Yield(_) => {}
+            State::Cruise(_) | State::Probe(_) | State::Held(_) | State::Yield(_) => {}
         }
     }
 

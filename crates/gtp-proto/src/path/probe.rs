@@ -162,14 +162,16 @@ impl PathBound {
         self.set_bound(level.scale(PROBES_AT), given);
     }
 
-    /// A sample of packets that left before the rate was lowered. If most was lost and next to
-    /// nothing of these is, at the same rate, it was an outage and is over.
-    pub(super) fn hear_of_before(&mut self, probe: Probe, v: &Verdict, given: &Conditions) {
+    /// A sample of packets that all left before the rate was lowered. If most was lost before, and
+    /// next to nothing of this sample is, at the same rate, there was an outage, which is over:
+    /// returns whether so.
+    pub(super) fn ends_outage(&mut self, v: &Verdict, given: &Conditions) -> bool {
+        let State::Probe(probe) = self.state else { return false };
         let was = probe.loss > OUTAGE && !probe.competed;
         let shown = v.packets as f64 * probe.loss >= SHOWN;
         let usual = 1.0 - self.measures.usual();
         if !was || !shown || v.loss() - usual >= (probe.loss - usual) * VANISHED {
-            return;
+            return false;
         }
         match probe.before.is_unlimited() {
             true => self.lift(given),
@@ -178,6 +180,7 @@ impl PathBound {
                 self.set_bound(probe.before, given);
             }
         }
+        true
     }
 
     /// A sample of the lower rate. One of which most is lost shows an outage, whatever the rate is:

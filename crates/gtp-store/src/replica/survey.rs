@@ -80,7 +80,8 @@ impl Replica {
     }
 
     /// As [`Replica::survey`], with the help of so many further threads, which look at directories
-    /// that come soon. What is found comes in the same order. They hold a few MiB at most.
+    /// that come soon. What is found comes in the same order. They hold a few MiB at most, and the
+    /// names of a directory each.
     ///
     /// # Errors
     /// As there.
@@ -172,7 +173,8 @@ struct Rest {
 
 impl Listed for Listing {
     fn bytes(&self) -> usize {
-        self.bytes
+        let names = self.rest.as_ref().map_or(&[][..], |rest| rest.names.as_slice());
+        self.bytes + names.iter().map(|name| size_of::<Vec<u8>>() + name.capacity()).sum::<usize>()
     }
 }
 
@@ -229,7 +231,8 @@ impl Walk {
         }
     }
 
-    /// Opens a directory and looks at what is in it; at the first part of it only if that is much.
+    /// Opens a directory and looks at what is in it, or only at the first part of it, if it
+    /// holds much.
     fn list(&self, at: &str) -> Listing {
         let mut listing = self.open(at);
         while listing.bytes < LISTING_BYTES_MAX
