@@ -63,6 +63,19 @@ fn local(world: &World, name: &str, size: usize) {
 }
 
 #[test]
+fn a_directory_that_was_not_there_counts_with_all_that_is_put_into_it() {
+    let world = World::new();
+    let server = serve(&world);
+    fs::create_dir(world.path("new")).unwrap();
+    for name in ["a", "b"] {
+        fs::write(world.path("new").join(name), bytes(350_000, 3)).unwrap();
+    }
+    fs::write(world.path("more"), bytes(400_000, 4)).unwrap();
+    world.expect(0, &["put", "new", &server.url("lab/new")]);
+    world.expect(4, &["put", "more", &server.url("lab/more")]);
+}
+
+#[test]
 fn a_put_beyond_a_groups_quota_is_refused_with_what_is_left_and_nothing_is_written() {
     let world = World::new();
     let server = serve(&world);

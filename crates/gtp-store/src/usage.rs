@@ -46,13 +46,18 @@ impl Usage {
 #[derive(Debug)]
 pub struct Sizes {
     base: OwnedFd,
-    near: Option<(String, Option<OwnedFd>)>,
+    near: Option<(String, OwnedFd)>,
 }
 
 impl Sizes {
     /// Looks beneath this directory.
     pub fn beneath(base: OwnedFd) -> Sizes {
         Sizes { base, near: None }
+    }
+
+    /// Looks at directories anew from now on: one may have taken another's place.
+    pub fn look_anew(&mut self) {
+        self.near = None;
     }
 
     /// What a name takes, alone and not with what is beneath it; nothing if it is not there or
@@ -95,10 +100,11 @@ impl Sizes {
             return Some(self.base.as_fd());
         }
         if self.near.as_ref().is_none_or(|(near, _)| near != path) {
-            let dir = walk::dir_handle(self.base.as_fd(), path).ok();
+            // What is not there may be made before the next look.
+            let dir = walk::dir_handle(self.base.as_fd(), path).ok()?;
             self.near = Some((path.to_owned(), dir));
         }
-        self.near.as_ref()?.1.as_ref().map(|dir| dir.as_fd())
+        self.near.as_ref().map(|(_, dir)| dir.as_fd())
     }
 }
 
@@ -171,6 +177,20 @@ mod tests {
 
     fn handle(dir: &std::path::Path) -> OwnedFd {
         OwnedFd::from(fs::File::open(dir).unwrap())
+    }
+
+    #[test]
+    fn what_is_in_a_directory_that_is_made_between_two_looks_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sizes = Sizes::beneath(handle(dir.path()));
+        assert_eq!(sizes.of("new/f"), Usage::default());
+        fs::create_dir(dir.path().join("new")).unwrap();
+        fs::write(dir.path().join("new/f"), "12345").unwrap();
+        assert_eq!(sizes.of("new/f"), Usage { bytes: 5, files: 1 });
+        fs::rename(dir.path().join("new"), dir.path().join("old")).unwrap();
+        fs::create_dir(dir.path().join("new")).unwrap();
+        sizes.look_anew();
+        assert_eq!(sizes.of("new/f"), Usage::default());
     }
 
     #[test]

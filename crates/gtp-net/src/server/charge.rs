@@ -134,6 +134,7 @@ impl Object {
     /// What is there of it.
     fn there(&mut self, meter: &Meter) -> Amounts {
         let Object { sizes, name, manifest } = self;
+        sizes.look_anew();
         let (place, mut there) = ((manifest.root_kind, name.as_ref()), meter.nothing());
         if let (RootKind::Dir, Some(name)) = place {
             meter.add(&mut there, "", sizes.of(name.as_str()));
@@ -293,6 +294,7 @@ impl<'m> PageCharge<'m> {
     /// What is at the names: where a directory moves, with all beneath it.
     fn there(&mut self) -> Amounts {
         let (meter, mut there) = (self.meter, self.meter.nothing());
+        self.sizes.look_anew();
         let names = std::mem::take(&mut self.names);
         for name in &names {
             if self.is_beneath_deep(name) {
