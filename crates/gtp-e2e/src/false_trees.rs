@@ -6,8 +6,8 @@
 use gtp_net::control::ControlChannel;
 use gtp_net::identity::Identity;
 use gtp_net::messages::{
-    AlikeList, Contents, ENTRIES_MAX, EntryKind, Message, Moment, NodeKind, Opened, SmallContent,
-    TreeAlike, TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, VERSION,
+    AlikeList, Contents, ENTRIES_MAX, EntryKind, Message, Moment, NodeKind, Opened, Packed,
+    SmallContent, TreeAlike, TreeEnd, TreeNode, TreeOwner, TreePage, VERSION,
 };
 use gtp_net::tls::server_config;
 use tokio::net::TcpListener;
@@ -41,7 +41,7 @@ pub fn tree(names: &[&str]) -> Lie {
         (None, None) => node(name, NodeKind::File),
     }));
     let nodes_total = nodes.len() as u64;
-    vec![Message::TreePacked(TreePacked(TreePage { nodes, alike: None })), end(nodes_total)]
+    vec![Message::TreePacked(Packed(TreePage { nodes, alike: None })), end(nodes_total)]
 }
 
 fn end(nodes_total: u64) -> Message {

@@ -23,8 +23,8 @@ use crate::flows::tree::{
 };
 use crate::flows::{Failure, FailureKind, When};
 use crate::messages::{
-    BlocksWanted, DeedFault, DeedsDone, Done, LACKS_MAX, Lacks, Message, Reason, SmallContent,
-    TreePacked, Verb,
+    BlocksWanted, DeedFault, DeedsDone, Done, LACKS_MAX, Lacks, Message, Packed, Reason,
+    SmallContent, Verb,
 };
 
 use ahead::Ahead;
@@ -183,7 +183,7 @@ impl TreeSession {
         let mut left_out = Vec::new();
         loop {
             match self.next().await? {
-                Message::TreePage(page) | Message::TreePacked(TreePacked(page)) => {
+                Message::TreePage(page) | Message::TreePacked(Packed(page)) => {
                     let mut differing = self.ahead.as_mut().zip(own);
                     let each = |node: &Node| {
                         if let Some((ahead, own)) = &mut differing {

@@ -12,10 +12,10 @@ use gtp_store::{Mtime, RelPath, Value};
 
 use crate::flows::When;
 use crate::messages::{
-    CONTENTS_BYTES_MAX, CONTENTS_PER_PAGE, ContentsWanted, DEEDS_PER_PAGE, Deeds, DeedsPacked,
-    ENTRIES_MAX, Message, Moment, NodeKind, OwnPieces, PACKED_PAGE_MAX, PATHS_MAX, Roots,
-    SmallFile, TREE_EXTRAS_MAX, TREE_SUMS_MAX, TreeAlike, TreeDeed, TreeNode, TreePage, TreeSeen,
-    TreeSums, TreeWanted, TreeXattr, XattrList, printable,
+    CONTENTS_BYTES_MAX, CONTENTS_PER_PAGE, ContentsWanted, DEEDS_PER_PAGE, Deeds, ENTRIES_MAX,
+    Message, Moment, NodeKind, OwnPieces, PACKED_PAGE_MAX, PATHS_MAX, Packed, Roots, SmallFile,
+    TREE_EXTRAS_MAX, TREE_SUMS_MAX, TreeAlike, TreeDeed, TreeNode, TreePage, TreeSeen, TreeSums,
+    TreeWanted, TreeXattr, XattrList, printable,
 };
 
 /// Why a survey is refused.
@@ -330,7 +330,7 @@ fn deed_bytes(deed: &Deed) -> usize {
 pub(crate) fn page_message(page: Deeds, steps: &[Deed], packs: bool) -> Message {
     let bytes: usize = steps.iter().map(deed_bytes).sum();
     match packs && (SENT_AT_ONCE..=PACKED_BYTES_MAX).contains(&bytes) {
-        true => Message::DeedsPacked(DeedsPacked(page)),
+        true => Message::DeedsPacked(Packed(page)),
         false => Message::Deeds(page),
     }
 }

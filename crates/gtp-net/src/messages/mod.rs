@@ -25,7 +25,7 @@ pub use fields::{
     printable,
 };
 pub use limits::*;
-pub use packed::{DeedsPacked, TreePacked};
+pub use packed::Packed;
 pub use tree::{
     AlikeList, BlockValues, BlocksWanted, Contents, ContentsWanted, DeedFault, Deeds, DeedsDone,
     Lack, Lacks, Moment, NodeKind, OwnPieces, SmallContent, SmallFile, TreeAlike, TreeDeed,
@@ -327,14 +327,14 @@ pub enum Message {
     TreeWanted(TreeWanted),
     /// See [`TreePage`].
     TreePage(TreePage),
-    /// See [`TreePacked`].
-    TreePacked(TreePacked),
+    /// A [`TreePage`], packed.
+    TreePacked(Packed<TreePage>),
     /// See [`TreeEnd`].
     TreeEnd(TreeEnd),
     /// See [`Deeds`].
     Deeds(Deeds),
-    /// See [`DeedsPacked`].
-    DeedsPacked(DeedsPacked),
+    /// [`Deeds`], packed.
+    DeedsPacked(Packed<Deeds>),
     /// See [`DeedsDone`].
     DeedsDone(DeedsDone),
     /// See [`BlocksWanted`].
@@ -452,10 +452,10 @@ messages! {
     29 Unheard FRAME_MAX;
     20 TreeWanted FRAME_MAX (TreeWanted);
     21 TreePage PAGE_FRAME_MAX (TreePage);
-    30 TreePacked PAGE_FRAME_MAX (TreePacked);
+    30 TreePacked PAGE_FRAME_MAX (Packed);
     22 TreeEnd FRAME_MAX (TreeEnd);
     23 Deeds PAGE_FRAME_MAX (Deeds);
-    33 DeedsPacked PAGE_FRAME_MAX (DeedsPacked);
+    33 DeedsPacked PAGE_FRAME_MAX (Packed);
     24 DeedsDone PAGE_FRAME_MAX (DeedsDone);
     25 BlocksWanted FRAME_MAX (BlocksWanted);
     26 BlockValues PAGE_FRAME_MAX (BlockValues);
@@ -555,9 +555,9 @@ impl Message {
             }
             Message::ArrivalsSeen(ArrivalsSeen { arrivals: _ }) => Ok(()),
             Message::TreeWanted(wanted) => wanted.check(),
-            Message::TreePage(page) | Message::TreePacked(TreePacked(page)) => page.check(),
+            Message::TreePage(page) | Message::TreePacked(Packed(page)) => page.check(),
             Message::TreeEnd(end) => end.check(),
-            Message::Deeds(deeds) | Message::DeedsPacked(DeedsPacked(deeds)) => deeds.check(),
+            Message::Deeds(deeds) | Message::DeedsPacked(Packed(deeds)) => deeds.check(),
             Message::DeedsDone(done) => done.check(),
             Message::BlocksWanted(wanted) => wanted.check(),
             Message::BlockValues(values) => values.check(),

@@ -11,69 +11,38 @@ use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 
 use super::limits::PACKED_PAGE_MAX;
-use super::tree::{Deeds, TreePage};
 
-/// Server to client, which has said that it understands this: a page, deflated.
+/// The body of another message, deflated. A server sends pages of a survey so, and a client steps,
+/// each to a peer that has said that it understands this.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TreePacked(pub TreePage);
+pub struct Packed<T>(pub T);
 
-/// Client to server, which has said that it understands this: steps, deflated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeedsPacked(pub Deeds);
-
-impl<C> Encode<C> for TreePacked {
+impl<C, T: Encode<()>> Encode<C> for Packed<T> {
     fn encode<W: Write>(
         &self,
         encoder: &mut Encoder<W>,
         _: &mut C,
     ) -> Result<(), EncodeError<W::Error>> {
-        pack(&self.0, encoder)
+        let mut plain = Vec::new();
+        // A body in memory can be written to memory.
+        let _ = minicbor::encode(&self.0, &mut plain);
+        encoder.map(1)?.u8(0)?.bytes(&compress_to_vec(&plain, LEVEL))?.ok()
     }
 }
 
-impl<'b, C> Decode<'b, C> for TreePacked {
-    fn decode(decoder: &mut Decoder<'b>, _: &mut C) -> Result<TreePacked, DecodeError> {
-        unpack(decoder).map(TreePacked)
-    }
-}
-
-impl<C> Encode<C> for DeedsPacked {
-    fn encode<W: Write>(
-        &self,
-        encoder: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), EncodeError<W::Error>> {
-        pack(&self.0, encoder)
-    }
-}
-
-impl<'b, C> Decode<'b, C> for DeedsPacked {
-    fn decode(decoder: &mut Decoder<'b>, _: &mut C) -> Result<DeedsPacked, DecodeError> {
-        unpack(decoder).map(DeedsPacked)
-    }
-}
-
-fn pack<T: Encode<()>, W: Write>(
-    body: &T,
-    encoder: &mut Encoder<W>,
-) -> Result<(), EncodeError<W::Error>> {
-    let mut plain = Vec::new();
-    // A body in memory can be written to memory.
-    let _ = minicbor::encode(body, &mut plain);
-    encoder.map(1)?.u8(0)?.bytes(&compress_to_vec(&plain, LEVEL))?.ok()
-}
-
-fn unpack<T: for<'b> Decode<'b, ()>>(decoder: &mut Decoder<'_>) -> Result<T, DecodeError> {
-    if decoder.map()? != Some(1) || decoder.u8()? != 0 {
-        return Err(DecodeError::message("what is packed has one field"));
-    }
-    let plain = decompress_to_vec_with_limit(decoder.bytes()?, PACKED_PAGE_MAX);
-    let plain = plain.map_err(|_| DecodeError::message("not deflated, or too long"))?;
-    let mut inner = Decoder::new(&plain);
-    let body = inner.decode()?;
-    match inner.position() == plain.len() {
-        true => Ok(body),
-        false => Err(DecodeError::message("bytes after the end of what is packed")),
+impl<'b, C, T: for<'p> Decode<'p, ()>> Decode<'b, C> for Packed<T> {
+    fn decode(decoder: &mut Decoder<'b>, _: &mut C) -> Result<Packed<T>, DecodeError> {
+        if decoder.map()? != Some(1) || decoder.u8()? != 0 {
+            return Err(DecodeError::message("what is packed has one field"));
+        }
+        let plain = decompress_to_vec_with_limit(decoder.bytes()?, PACKED_PAGE_MAX);
+        let plain = plain.map_err(|_| DecodeError::message("not deflated, or too long"))?;
+        let mut inner = Decoder::new(&plain);
+        let body = inner.decode()?;
+        match inner.position() == plain.len() {
+            true => Ok(Packed(body)),
+            false => Err(DecodeError::message("bytes after the end of what is packed")),
+        }
     }
 }
 

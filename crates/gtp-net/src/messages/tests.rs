@@ -302,7 +302,7 @@ fn of_tree() -> impl Strategy<Value = Message> {
             }
         ),
         tree_page().prop_map(Message::TreePage),
-        tree_page().prop_map(|page| Message::TreePacked(TreePacked(page))),
+        tree_page().prop_map(|page| Message::TreePacked(Packed(page))),
         (0..=ENTRIES_MAX, any::<(bool, bool, Option<u32>, Option<bool>)>()).prop_map(
             |(nodes_total, (is_there, may_own, small_max, alone))| {
                 let (patches, packs) = (alone, alone);
@@ -313,7 +313,7 @@ fn of_tree() -> impl Strategy<Value = Message> {
         ),
         proptest::collection::vec(deed(), 1..5).prop_map(|deeds| Message::Deeds(Deeds { deeds })),
         proptest::collection::vec(deed(), 1..5)
-            .prop_map(|deeds| Message::DeedsPacked(DeedsPacked(Deeds { deeds }))),
+            .prop_map(|deeds| Message::DeedsPacked(Packed(Deeds { deeds }))),
         (proptest::collection::vec(faults, 0..5), proptest::option::of(lacks))
             .prop_map(|(faults, lacks)| Message::DeedsDone(DeedsDone { faults, lacks })),
         contents_wanted(),
@@ -474,19 +474,22 @@ fn a_list_that_claims_more_entries_than_are_there_takes_no_memory_for_them() {
     }
 }
 
+/// What is read of a message of this type whose body is these bytes, packed.
+fn packed(kind: u8, plain: &[u8]) -> Result<Message, Malformed> {
+    let mut frame = vec![kind];
+    let bytes = miniz_oxide::deflate::compress_to_vec(plain, 9);
+    let mut encoder = minicbor::Encoder::new(&mut frame);
+    encoder.map(1).unwrap().u8(0).unwrap().bytes(&bytes).unwrap();
+    Message::parse(&frame)
+}
+
 #[test]
 fn a_packed_page_that_is_no_page_or_too_long_a_one_is_refused_without_being_unpacked_to_its_end() {
-    let packed = |plain: &[u8]| {
-        let mut frame = vec![30];
-        let bytes = miniz_oxide::deflate::compress_to_vec(plain, 9);
-        let mut encoder = minicbor::Encoder::new(&mut frame);
-        encoder.map(1).unwrap().u8(0).unwrap().bytes(&bytes).unwrap();
-        Message::parse(&frame)
-    };
+    let packed = |plain: &[u8]| packed(30, plain);
     let nodes = vec![a_node(b"a"), a_node(b"b")];
     let whole = TreePage { nodes, alike: None };
     let page = minicbor::to_vec(whole.clone()).unwrap();
-    assert_eq!(packed(&page), Ok(Message::TreePacked(TreePacked(whole))));
+    assert_eq!(packed(&page), Ok(Message::TreePacked(Packed(whole))));
     let with_more = [&page[..], &[0]].concat();
     let empty = minicbor::to_vec(TreePage { nodes: Vec::new(), alike: None }).unwrap();
     for plain in [&with_more[..], &empty, b"", &vec![0; PACKED_PAGE_MAX + 1], &vec![0; 64 << 20]] {
@@ -498,16 +501,10 @@ fn a_packed_page_that_is_no_page_or_too_long_a_one_is_refused_without_being_unpa
 
 #[test]
 fn packed_steps_that_are_too_long_or_none_are_refused() {
-    let packed = |plain: &[u8]| {
-        let mut frame = vec![33];
-        let bytes = miniz_oxide::deflate::compress_to_vec(plain, 9);
-        let mut encoder = minicbor::Encoder::new(&mut frame);
-        encoder.map(1).unwrap().u8(0).unwrap().bytes(&bytes).unwrap();
-        Message::parse(&frame)
-    };
+    let packed = |plain: &[u8]| packed(33, plain);
     let steps = |path: &str| Deeds { deeds: vec![TreeDeed::Dig { path: path.into() }] };
     let plain = |steps: Deeds| minicbor::to_vec(steps).unwrap();
-    assert_eq!(packed(&plain(steps("a"))), Ok(Message::DeedsPacked(DeedsPacked(steps("a")))));
+    assert_eq!(packed(&plain(steps("a"))), Ok(Message::DeedsPacked(Packed(steps("a")))));
     let none = plain(Deeds { deeds: Vec::new() });
     let long = plain(steps(&"a".repeat(PATH_MAX + 1)));
     for plain in [&none[..], &long, b"", &vec![0; PACKED_PAGE_MAX + 1], &vec![0; 64 << 20]] {

@@ -27,7 +27,7 @@ pub struct TreeWanted {
     /// Whether access control lists are to be told.
     #[n(2)]
     pub acls: bool,
-    /// Whether the client understands [`TreePacked`](super::TreePacked); if absent, it does not.
+    /// Whether the client understands [`super::Message::TreePacked`]; if absent, it does not.
     #[n(3)]
     pub packs: Option<bool>,
     /// What the client's own tree holds; a server may leave out what is the same.
@@ -147,7 +147,7 @@ pub struct TreeEnd {
     /// [`TreeDeed::Patch`]; if absent, it does neither.
     #[n(5)]
     pub patches: Option<bool>,
-    /// Whether the server understands [`DeedsPacked`](super::DeedsPacked); if absent, it does not.
+    /// Whether the server understands [`super::Message::DeedsPacked`]; if absent, it does not.
     #[n(6)]
     pub packs: Option<bool>,
 }

@@ -49,7 +49,8 @@ impl Footing {
             .filter(|stat| stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT));
         let is_mount = match told {
             Some(stat) => stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
-            // An old kernel: a mount of another file system shows all the same.
+            // Old kernels do not say so. The directory above then tells whether this is another
+            // file system.
             None => statat(dir, "..", AtFlags::empty())?.st_dev != device,
         };
         Ok(Footing { path, device, is_mount })

@@ -40,3 +40,23 @@ impl Steps {
         drop(self.pages.write().await);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_waits_for_a_page_that_has_begun_and_lets_none_begin_after_it() {
+        let steps = Steps::default();
+        let page = steps.begin().unwrap();
+        let mut gone = std::pin::pin!(steps.gone());
+        tokio::select! {
+            biased;
+            () = &mut gone => panic!("a page is still there"),
+            () = std::future::ready(()) => {}
+        }
+        assert!(steps.begin().is_none());
+        drop(page);
+        gone.await;
+    }
+}
