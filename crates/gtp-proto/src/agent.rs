@@ -367,10 +367,13 @@ impl Agent {
             })
             .collect();
         if owned {
-            owners::share(reports, &mut claims);
+            owners::limit(reports, &mut claims);
         }
         if room {
             room::share(self.config.capacity, reports, &mut claims);
+        }
+        if owned {
+            owners::divide(self.config.capacity, reports, &mut claims);
         }
         let mut out = Vec::new();
         shares(self.config.capacity.as_f64(), &claims, &mut out);

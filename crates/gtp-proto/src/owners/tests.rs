@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use gtp_alloc::grant::{Claim, Share, shares};
 use gtp_alloc::led::Counts;
 use gtp_alloc::{Bytes, Rate, Span};
+use proptest::prelude::*;
 
-use super::share;
+use super::{divide, limit};
 use crate::report::{FlowId, Law, Owner, Phase, Report};
 
 /// A session of an owner, with this weight, that wants so many Mbit/s.
@@ -37,7 +38,8 @@ fn owner(number: u64) -> Owner {
 /// What each session gets of 100 Mbit/s, in Mbit/s.
 fn rates(reports: &[(FlowId, Report)]) -> Vec<f64> {
     let mut claims: Vec<Claim> = reports.iter().map(|(_, r)| crate::room::claim(r)).collect();
-    share(reports, &mut claims);
+    limit(reports, &mut claims);
+    divide(Rate::from_mbps(100), reports, &mut claims);
     let mut out: Vec<Share> = Vec::new();
     shares(100e6, &claims, &mut out);
     out.iter().map(|share| (share.target / 1e4).round() / 100.0).collect()
@@ -86,4 +88,43 @@ fn the_hosts_own_sessions_keep_their_weights() {
     let reports = [own(), own(), report(owner(9), 1.0, 1_000), report(owner(9), 1.0, 1_000)];
     let rates = rates(&reports);
     assert!(rates[..2].iter().all(|rate| (rate - 33.33).abs() < 0.01), "{rates:?}");
+}
+
+#[test]
+fn sessions_that_want_little_leave_the_rest_of_their_owners_share_to_its_others() {
+    let reports =
+        [report(owner(7), 1.0, 900), report(owner(7), 1.0, 1), report(owner(9), 1.0, 900)];
+    assert_eq!(rates(&reports), [49.0, 1.0, 50.0]);
+    let mut reports: Vec<_> = (0..15).map(|_| report(owner(7), 1.0, 0)).collect();
+    reports.extend([report(owner(7), 1.0, 900), report(owner(9), 1.0, 900)]);
+    assert_eq!(rates(&reports)[15..], [50.0, 50.0]);
+}
+
+proptest! {
+    #[test]
+    fn each_owner_gets_what_one_session_of_its_weight_and_its_demand_would_get(
+        sessions in prop::collection::vec((0_u64..4, 1_u8..9, 0_u64..80), 1..20),
+    ) {
+        let reports: Vec<_> = sessions
+            .iter()
+            .map(|&(number, weight, demand)| report(owner(number), weight.into(), demand))
+            .collect();
+        let rates = rates(&reports);
+        let of = |number: u64| sessions.iter().zip(&rates).filter(move |(s, _)| s.0 == number);
+        // The host's own sessions have number 0 and stand for themselves.
+        let mut together: Vec<_> =
+            of(0).map(|(s, _)| report(Owner::NOBODY, s.1.into(), s.2)).collect();
+        let owners: Vec<u64> = (1..4).filter(|&number| of(number).count() > 0).collect();
+        for &number in &owners {
+            let heaviest = of(number).map(|(s, _)| s.1).max().unwrap_or(1);
+            let demand = of(number).map(|(s, _)| s.2).sum();
+            together.push(report(Owner::NOBODY, heaviest.into(), demand));
+        }
+        let expected = super::tests::rates(&together);
+        let expected = &expected[together.len() - owners.len()..];
+        for (number, expected) in owners.iter().zip(expected) {
+            let got: f64 = of(*number).map(|(_, rate)| rate).sum();
+            prop_assert!((got - expected).abs() < 0.2, "{number}: {got}, not {expected}");
+        }
+    }
 }
