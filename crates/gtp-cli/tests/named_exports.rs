@@ -205,6 +205,30 @@ fn a_hangup_changes_the_exports_ends_what_goes_on_in_one_that_is_gone_and_leaves
 }
 
 #[test]
+fn a_hangup_that_takes_the_right_to_delete_ends_a_sync_that_goes_on_before_it_deletes() {
+    let world = world();
+    let export = |delete| {
+        format!("[export.lab]\npath = \"DIR/lab\"\nread = true\nwrite = true\ndelete = {delete}\n")
+    };
+    set(&world, &export(true));
+    fs::create_dir(world.path("tree")).unwrap();
+    fs::write(world.path("tree/large"), common::bytes(8 << 20, 1)).unwrap();
+    let server = serve(&world, &["--writable", "--max-rate", "20Mbit"]);
+    let url = server.url("lab");
+    let args = ["sync", "--delete", "tree/", &url, "--accept-new", "--retry-for", "1s"];
+    let mut sync = world.gtp("client", &args).spawn().unwrap();
+    let log = || fs::read_to_string(world.path("log")).unwrap();
+    wait_for("the content", || log().contains("verb=\"put\""));
+    set(&world, &export(false));
+    hang_up(&server);
+    let told = "the key may no longer do this";
+    let ended = |line: &str| line.contains("verb=\"tree\"") && line.contains(told);
+    wait_for("the end of its session", || log().lines().any(ended));
+    assert!(!sync.wait().unwrap().success());
+    assert!(world.path("lab/file").exists(), "it was not removed");
+}
+
+#[test]
 fn a_file_system_that_is_unmounted_is_said_to_its_clients_alone_and_nothing_goes_below_it() {
     if !require_root() {
         return;

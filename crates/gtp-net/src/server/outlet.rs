@@ -84,6 +84,42 @@ pub(super) struct Place {
     pub above: Option<Vec<String>>,
 }
 
+/// What a session was allowed when it began, as far as its verb uses that.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    rights: Rights,
+    above: Option<Vec<String>>,
+}
+
+impl Place {
+    /// What a session for this verb has from this place.
+    pub fn given(&self, verb: &Verb) -> Given {
+        let Rights { read, write, delete } = self.rights;
+        let rights = match verb {
+            Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => {
+                Rights { read, ..Rights::default() }
+            }
+            Verb::Put { .. } | Verb::Stream { .. } => Rights { read, write, delete: false },
+            Verb::Tree { changes: true, .. } => Rights { read, write, delete },
+        };
+        Given { rights, above: self.above.clone() }
+    }
+}
+
+impl Given {
+    /// Whether what is allowed now includes all of this.
+    pub fn is_within(&self, now: &Given) -> bool {
+        let (old, new) = (self.rights, now.rights);
+        let rights = (!old.read || new.read) && (!old.write || new.write);
+        let names = match (&self.above, &now.above) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(old), Some(new)) => old.iter().all(|name| new.contains(name)),
+        };
+        rights && (!old.delete || new.delete) && names
+    }
+}
+
 impl Outlet {
     fn of(
         name: Option<&str>,
@@ -219,11 +255,6 @@ impl Outlets {
 
     fn now(&self) -> Arc<Standing> {
         Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether rights depend on the export.
-    pub fn are_several(&self) -> bool {
-        matches!(&*self.now(), Standing::Several { .. })
     }
 
     /// What a client with this key means by its request, if it may do that there.
@@ -430,6 +461,50 @@ mod tests {
         let [_, list, ..] = verbs("home/a");
         let refusal = outlets.find(&trust, &key(), &list).err().unwrap();
         assert_eq!(refusal.reason, Reason::NotAuthorised, "it may only write there");
+    }
+
+    #[test]
+    fn a_session_stays_while_it_has_every_right_that_its_verb_uses_and_no_longer() {
+        let rights = |text: &str| {
+            let has = |letter| text.contains(letter);
+            Rights { read: has('r'), write: has('w'), delete: has('d') }
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let outlets = outlets(dir.path());
+        let Ok(found) = outlets.find(&trust(), &key(), &Verb::List { path: b"open".to_vec() })
+        else {
+            panic!("it may be listed");
+        };
+        let given = |verb: &Verb, text: &str| {
+            let place =
+                Place { outlet: Arc::clone(&found.outlet), path: None, above: None, ..found };
+            Place { rights: rights(text), ..place }.given(verb)
+        };
+        let [get, list, change, look] = verbs("open");
+        let put = Verb::Put { path: b"open".to_vec() };
+        let all = ["", "r", "w", "d", "rw", "rd", "wd", "rwd"];
+        let stays = |verb: &Verb| {
+            let begun = given(verb, "rwd");
+            let still = |now: &&str| begun.is_within(&given(verb, now));
+            all.into_iter().filter(still).collect::<Vec<&str>>()
+        };
+        for verb in [get, list, look] {
+            assert_eq!(stays(&verb), ["r", "rw", "rd", "rwd"], "{verb:?}");
+        }
+        assert_eq!(stays(&put), ["rw", "rwd"]);
+        assert_eq!(stays(&change), ["rwd"]);
+        assert!(given(&put, "w").is_within(&given(&put, "w")), "it had no more before");
+    }
+
+    #[test]
+    fn a_session_ends_where_only_the_way_on_is_left_or_a_name_that_it_was_told_is_not() {
+        let given = |names: Option<&[&str]>| {
+            let above = names.map(|names| names.iter().map(|&name| name.to_owned()).collect());
+            Given { rights: Rights::default(), above }
+        };
+        let (all, one, two) = (given(None), given(Some(&["a"])), given(Some(&["a", "b"])));
+        assert!(one.is_within(&two) && one.is_within(&all) && two.is_within(&two));
+        assert!(!all.is_within(&one) && !two.is_within(&one));
     }
 
     #[test]

@@ -123,7 +123,10 @@ pub(super) async fn serve(
         why = stop.seat.told() => Err(Refusal::new(why.reason(), why.failure().text)),
     };
     let judged = match judged {
-        Ok(judged) => stay_if_allowed(&shared, &stop.seat, (key, &open.verb)).await.and(Ok(judged)),
+        Ok(judged) => {
+            let staying = stay_if_allowed(&shared, &stop.seat, (key, &open.verb), &judged.place);
+            staying.await.map(|()| judged)
+        }
         refused => refused,
     };
     let Judged { place, suite, weight_milli, path_use, holder } = match judged {
@@ -162,21 +165,22 @@ pub(super) async fn serve(
     is_done
 }
 
-/// Has a client of a server with several exports sent away once it may no longer do what it does,
-/// and looks whether that is so already.
+/// Has a client sent away once it may no longer do all that it began with, and looks whether that
+/// is so already.
 async fn stay_if_allowed(
     shared: &Shared,
     seat: &Seat,
     (key, verb): (Fingerprint, &Verb),
+    place: &Place,
 ) -> Result<(), Refusal> {
-    if !shared.outlets.are_several() {
-        return Ok(());
-    }
-    let (outlets, verb) = (Arc::clone(&shared.outlets), verb.clone());
-    let may_stay = MayStay(Arc::new(move |trust| outlets.find(trust, &key, &verb).is_ok()));
+    let (outlets, verb, given) = (Arc::clone(&shared.outlets), verb.clone(), place.given(verb));
+    let may_stay = MayStay(Arc::new(move |trust| {
+        let now = outlets.find(trust, &key, &verb);
+        now.is_ok_and(|place| given.is_within(&place.given(&verb)))
+    }));
     seat.set_may_stay(may_stay.clone());
     let allowed = shared.keys.look().await.is_ok_and(|trust| (may_stay.0)(&trust));
-    let text = "the server's exports have just changed";
+    let text = "the server's list of keys or its exports have just changed";
     if allowed { Ok(()) } else { Err(Refusal::new(Reason::NotAuthorised, text)) }
 }
 
