@@ -103,14 +103,16 @@ pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
 
 fn list(file: &KeyListFile, path: &Path, json: bool) -> Result<ExitCode, Failure> {
     let mut unread = 0;
-    for KeyLine { number, says, comment } in file.lines().map_err(failed)? {
+    for KeyLine { number, says, is_narrowed, comment } in file.lines().map_err(failed)? {
         match says {
             Ok((key, access)) if json => output::json(json!({
                 "event": "key", "line": number, "key": key.to_string(),
                 "read": access.read, "write": access.write, "name": comment,
+                "narrowed": is_narrowed,
             }))?,
             Ok((key, access)) => {
-                output::line(format_args!("{key}  {:<10}  {comment}", access.words()))?;
+                let narrowed = if is_narrowed { "  (at named places alone)" } else { "" };
+                output::line(format_args!("{key}  {:<10}  {comment}{narrowed}", access.words()))?;
             }
             Err(why) => {
                 unread += 1;
@@ -136,35 +138,54 @@ fn test(file: &KeyListFile, path: &Path, key: &str, json: bool) -> Result<ExitCo
     let access = trusted.access(&key);
     let lines = file.lines().map_err(failed)?;
     let of_key = lines.iter().filter(|line| matches!(line.says, Ok((one, _)) if one == key));
-    let numbers: Vec<usize> = of_key.map(|line| line.number).collect();
+    let numbers: Vec<usize> = of_key.clone().map(|line| line.number).collect();
+    let narrowed = of_key.filter(|line| line.is_narrowed).map(|line| line.number);
+    let narrowed: Vec<usize> = narrowed.collect();
     if json {
         output::json(json!({
             "event": "key", "key": key.to_string(), "read": access.read, "write": access.write,
-            "name": trusted.comment(&key), "lines": numbers,
+            "name": trusted.comment(&key), "lines": numbers, "narrowed_lines": narrowed,
         }))?;
     } else {
-        output::line(reason(key, access, &numbers, path))?;
+        output::line(reason(key, access, (&numbers, &narrowed), path))?;
     }
     let may = access != Access::NONE;
     Ok(if may { ExitCode::SUCCESS } else { ExitCode::from(NOT_LISTED) })
 }
 
 /// What a key may do, and why.
-fn reason(key: Fingerprint, access: Access, numbers: &[usize], path: &Path) -> String {
+fn reason(
+    key: Fingerprint,
+    access: Access,
+    (numbers, narrowed): (&[usize], &[usize]),
+    path: &Path,
+) -> String {
     let path = path.display();
     if numbers.is_empty() {
         return format!(
             "{key} may do nothing: no line of {path} has it. With `serve --public` anyone may read"
         );
     }
-    let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-    let lines = if numbers.len() == 1 { "line" } else { "lines" };
-    let numbers = numbers.join(" and ");
     let where_writing = match access.write {
         true => "; it may write only where the server was started with --writable",
         false => "",
     };
-    format!("{key} may {}: {lines} {numbers} of {path}{where_writing}", words(access))
+    let narrowing = match narrowed {
+        [] => String::new(),
+        narrowed => format!(
+            "; by {} only at the places named there, and not at all where a server has one export",
+            lines(narrowed)
+        ),
+    };
+    let lines = lines(numbers);
+    format!("{key} may {}: {lines} of {path}{where_writing}{narrowing}", words(access))
+}
+
+/// Numbers of lines in words.
+fn lines(numbers: &[usize]) -> String {
+    let line = if numbers.len() == 1 { "line" } else { "lines" };
+    let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    format!("{line} {}", numbers.join(" and "))
 }
 
 /// The key that a fingerprint or a comment means.

@@ -63,6 +63,32 @@ fn a_test_of_a_key_says_what_it_may_do_and_which_line_says_so() {
 }
 
 #[test]
+fn a_line_that_names_places_lets_nobody_into_a_server_with_one_export_and_is_named() {
+    let world = World::new();
+    world.export("file", 10);
+    let key = id(&world, "client");
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    let list = world.path("server/authorized_keys");
+    std::fs::write(&list, format!("{key} read=home/anna  # anna\n")).unwrap();
+    let args = ["serve", "export", "--json", "--writable", "--listen", "127.0.0.1:0"];
+    let log = world.path("log");
+    let server = common::Serving::start_logged(world.gtp("server", &args), &log);
+    world.expect(7, &["get", &server.url("file"), "out", "--accept-new"]);
+    world.expect(7, &["put", "export/file", &server.url("new")]);
+    let log = std::fs::read_to_string(log).unwrap();
+    let warned: Vec<&str> = log.lines().filter(|line| line.contains("give nothing here")).collect();
+    assert!(matches!(warned[..], [line] if line.contains("anna")), "{log}");
+    let tested = world.run("server", &["keys", "test", "anna"]);
+    let words = "by line 1 only at the places named there, and not at all where";
+    assert!(said(&tested).contains(words), "{}", said(&tested));
+    let json = &events(&world.run("server", &["keys", "test", "anna", "--json"]))[0];
+    assert_eq!(json["narrowed_lines"], serde_json::json!([1]));
+    std::fs::write(&list, format!("{key} read=home/anna  # anna\n{key} read\n")).unwrap();
+    world.expect(0, &["get", &server.url("file"), "out"]);
+    world.expect(7, &["put", "export/file", &server.url("new")]);
+}
+
+#[test]
 fn a_name_that_means_two_keys_or_is_no_line_of_text_is_refused() {
     let world = World::new();
     let keys = |args: &[&str]| world.run("server", &[&["keys"], args].concat());

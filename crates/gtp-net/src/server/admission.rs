@@ -42,6 +42,15 @@ impl Admission {
     }
 }
 
+/// What lines of the list mean that name places with `read=`, `write=` or `delete=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Narrowed {
+    /// Rights at these places, in a server with several exports.
+    ToPlaces,
+    /// Nothing: there are no exports with names.
+    Void,
+}
+
 /// Most weight, in thousandths, of a client that is not on the list: as much as one ordinary
 /// session's, so that nobody takes others' shares by asking for more.
 pub(crate) const WEIGHT_OF_STRANGERS: u32 = 1_000;

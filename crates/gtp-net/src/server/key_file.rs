@@ -17,7 +17,7 @@ use gtp_sys::Clock;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::admission::Admission;
+use super::admission::{Admission, Narrowed};
 use crate::flows::{Failure, FailureKind};
 use crate::identity::guard;
 use crate::trust::{ClientTrust, Strangers};
@@ -37,6 +37,7 @@ pub(super) type Looked = Result<Arc<ClientTrust>, Failure>;
 pub(super) struct KeyFile {
     path: PathBuf,
     strangers: Strangers,
+    narrowed: Narrowed,
     clock: Clock,
     known: Option<Known>,
 }
@@ -65,8 +66,12 @@ impl Stamp {
 }
 
 impl KeyFile {
-    pub fn new(path: PathBuf, strangers: Strangers, clock: Clock) -> KeyFile {
-        KeyFile { path, strangers, clock, known: None }
+    pub fn new(
+        path: PathBuf,
+        (strangers, narrowed): (Strangers, Narrowed),
+        clock: Clock,
+    ) -> KeyFile {
+        KeyFile { path, strangers, narrowed, clock, known: None }
     }
 
     /// Returns the list as it stands now. Blocks while it looks at the file and reads it.
@@ -85,7 +90,15 @@ impl KeyFile {
             return Ok(Arc::clone(&known.trust));
         }
         let (path, strangers) = (self.path.clone(), self.strangers);
-        let read = Arc::new(Admission::File { path, strangers }.load()?);
+        let mut read = Admission::File { path, strangers }.load()?;
+        let void = match self.narrowed {
+            Narrowed::ToPlaces => Vec::new(),
+            Narrowed::Void => read.keys.void_narrowed(),
+        };
+        if !void.is_empty() && self.known.as_ref().is_none_or(|known| *known.trust != read) {
+            warn_of_void(&void);
+        }
+        let read = Arc::new(read);
         let (seen, trust) = match same {
             Some(known) if *known.trust == *read => (known.seen, Arc::clone(&known.trust)),
             Some(known) => (known.seen, read),
@@ -95,6 +108,23 @@ impl KeyFile {
         Ok(trust)
     }
 }
+
+/// Tells the log whose lines give nothing.
+fn warn_of_void(void: &[String]) {
+    let (shown, rest) = void.split_at(void.len().min(VOID_SHOWN));
+    let more = match rest.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    tracing::warn!(
+        "lines of the list of keys that give nothing here, because read=, write= and delete= name \
+         places in a server with several exports: {}{more}",
+        shown.join(", ")
+    );
+}
+
+/// Lines that one warning names.
+const VOID_SHOWN: usize = 8;
 
 /// The thread that makes all checks; it ends with this value, or when a check that hangs does.
 ///
@@ -201,11 +231,35 @@ mod tests {
     use super::*;
     use crate::identity::Identity;
 
+    const VOID: (Strangers, Narrowed) = (Strangers::Refused, Narrowed::Void);
+
+    #[test]
+    fn a_line_that_names_places_gives_nothing_where_there_are_none_and_others_of_its_key_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        let key = Identity::generate().fingerprint();
+        let access = |text: &str, narrowed| {
+            std::fs::write(&path, text.replace("KEY", &key.to_string())).unwrap();
+            let of = (Strangers::Refused, narrowed);
+            let trust = KeyFile::new(path.clone(), of, Clock::start()).now().unwrap();
+            assert_eq!(trust.keys.comment(&key), Some("anna"));
+            trust.access(&key).words()
+        };
+        for line in ["KEY read=home/a # anna\n", "KEY delete=x # anna\n", "KEY read write=x # anna"]
+        {
+            assert_eq!(access(line, Narrowed::Void), "", "{line}");
+            assert_ne!(access(line, Narrowed::ToPlaces), "", "{line}");
+        }
+        let both = "KEY write=home # anna\nKEY read\n";
+        assert_eq!(access(both, Narrowed::Void), "read");
+        assert_eq!(access("KEY group=staff # anna", Narrowed::Void), "read,write");
+    }
+
     #[test]
     fn a_list_is_read_when_it_has_changed_and_also_when_that_may_not_show() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys");
-        let mut keys = KeyFile::new(path.clone(), Strangers::Refused, Clock::start());
+        let mut keys = KeyFile::new(path.clone(), VOID, Clock::start());
         assert_eq!(keys.now().unwrap().keys.len(), 0, "no file is an empty list");
         let identities = [Identity::generate(), Identity::generate()];
         for identity in &identities {

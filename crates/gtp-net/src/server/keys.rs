@@ -13,7 +13,7 @@ use gtp_alloc::{Span, Time};
 use gtp_sys::Clock;
 use tokio::sync::{Notify, watch};
 
-use super::admission::{Admission, holder};
+use super::admission::{Admission, Narrowed, holder};
 use super::budget::Holder;
 use super::clients::{Clients, Leave, Seat};
 use super::key_file::{KeyFile, Looked, Watcher};
@@ -50,12 +50,12 @@ impl Keys {
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn new(admission: Admission) -> Result<Keys, Failure> {
+    pub fn new(admission: Admission, narrowed: Narrowed) -> Result<Keys, Failure> {
         let clock = Clock::start();
         let list = match admission {
             Admission::Fixed(trust) => List::Fixed(Arc::new(trust)),
             Admission::File { path, strangers } => {
-                let mut file = KeyFile::new(path, strangers, clock);
+                let mut file = KeyFile::new(path, (strangers, narrowed), clock);
                 let watcher = Watcher::start(move || file.now());
                 let failed = |e: std::io::Error| Failure::new(FailureKind::Other, e.to_string());
                 List::File(watcher.map_err(failed)?)
@@ -69,12 +69,12 @@ impl Keys {
     ///
     /// # Errors
     /// If the list cannot be used, or there is no thread.
-    pub async fn read(admission: Admission) -> Result<Keys, Failure> {
+    pub async fn read(admission: Admission, narrowed: Narrowed) -> Result<Keys, Failure> {
         let path = match &admission {
             Admission::File { path, .. } => path.display().to_string(),
             Admission::Fixed(_) => String::new(),
         };
-        let keys = Keys::new(admission)?;
+        let keys = Keys::new(admission, narrowed)?;
         match keys.look().await {
             Ok(_) => Ok(keys),
             // It took too long; other failures name the file.
@@ -291,7 +291,7 @@ mod tests {
         let runtime = builder.enable_time().start_paused(true).build().unwrap();
         let path = tempfile::tempdir().unwrap().path().join("keys");
         let admission = Admission::File { path, strangers: Strangers::Refused };
-        let keys = Arc::new(Keys::new(admission).unwrap());
+        let keys = Arc::new(Keys::new(admission, Narrowed::Void).unwrap());
         let (stop, stopped) = watch::channel(false);
         let mut ticks = 0;
         let tell = move |_| {
@@ -372,7 +372,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys");
         let admission = Admission::File { path: path.clone(), strangers: Strangers::Refused };
-        let keys = Arc::new(Keys::new(admission).unwrap());
+        let keys = Arc::new(Keys::new(admission, Narrowed::Void).unwrap());
         let clients = Clients::new(Limits::default());
         let key = Identity::generate().fingerprint();
         let list = |text: String| std::fs::write(&path, text).unwrap();

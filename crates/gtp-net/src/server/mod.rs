@@ -71,6 +71,7 @@ use crate::flows::{Alone, Failure, FailureKind, has_settled};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::STREAMS_MEMORY;
 use crate::tls::server_config;
+use admission::Narrowed;
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
 use keys::{Keys, Overseen, oversee};
@@ -243,6 +244,14 @@ fn outlets(config: &ServeConfig) -> Result<Outlets, Failure> {
     }
 }
 
+/// What lines with places mean for what is exported.
+fn narrowed(offer: &Offer) -> Narrowed {
+    match offer {
+        Offer::One(_) => Narrowed::Void,
+        Offer::Several(_) => Narrowed::ToPlaces,
+    }
+}
+
 /// What all sessions of a server share.
 pub(crate) struct Shared {
     host: Host,
@@ -300,7 +309,7 @@ impl Server {
         events: mpsc::Sender<ServerEvent>,
     ) -> Result<Server, Failure> {
         let outlets = outlets(&config)?;
-        let keys = Keys::read(config.admission.clone()).await?;
+        let keys = Keys::read(config.admission.clone(), narrowed(&config.offer)).await?;
         let bound = bind_both(&host, config.listen).await.map_err(|error| {
             let text = format!(
                 "cannot listen on {}: {error}; take another with --listen ADDR:PORT",
@@ -324,7 +333,7 @@ impl Server {
         sockets: Sockets,
     ) -> Result<Server, Failure> {
         let outlets = outlets(&config)?;
-        let keys = Keys::read(config.admission.clone()).await?;
+        let keys = Keys::read(config.admission.clone(), narrowed(&config.offer)).await?;
         let bound = take_both(&host, sockets).map_err(|error| {
             let text = format!("the sockets that were given cannot be used: {error}");
             Failure::new(FailureKind::Other, text)

@@ -27,7 +27,7 @@ use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
     Connected, INTERVAL_US, Law, Message, Open, Opened, Reason, STREAM_WINDOW, Verb, printable,
 };
-use crate::server::admission::{holder, weight};
+use crate::server::admission::{Narrowed, holder, weight};
 use crate::server::budget::{Budget, Holder, Share};
 use crate::server::clients::{Clients, Seat};
 use crate::server::keys::{Keys, Overseen, admit, oversee};
@@ -142,7 +142,7 @@ impl StreamListener {
         identity: &Identity,
         config: ListenConfig,
     ) -> Result<StreamListener, Failure> {
-        let keys = Arc::new(Keys::read(config.admission.clone()).await?);
+        let keys = Arc::new(Keys::read(config.admission.clone(), Narrowed::Void).await?);
         let bound = bind_both(&host, config.listen).await;
         let (listener, socket, address) = bound.map_err(|error| {
             let text = format!("cannot listen on {}: {error}", config.listen);

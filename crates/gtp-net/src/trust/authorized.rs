@@ -126,6 +126,21 @@ impl AuthorizedKeys {
         all
     }
 
+    /// Takes every right from lines that name places with `read=`, `write=` or `delete=`, for who has
+    /// no exports in which such a place could be. Returns whose lines these are, by their comments
+    /// or fingerprints.
+    pub fn void_narrowed(&mut self) -> Vec<String> {
+        let narrowed = self.keys.iter_mut().filter(|line| line.is_narrowed());
+        let void = |line: &mut Listed| {
+            line.access = Access::NONE;
+            match line.comment.as_str() {
+                "" => line.key.to_string(),
+                comment => comment.to_owned(),
+            }
+        };
+        narrowed.map(void).collect()
+    }
+
     fn lines(&self, client: &Fingerprint) -> impl Iterator<Item = &Listed> {
         let client = *client;
         self.keys.iter().filter(move |line| line.key == client)
@@ -192,6 +207,11 @@ pub(super) fn parse_line(words: &[&str], comment: &str) -> Result<Listed, LineEr
 }
 
 impl Listed {
+    /// Whether it names places.
+    pub(super) fn is_narrowed(&self) -> bool {
+        !self.grants.is_empty()
+    }
+
     /// Takes an option of the line.
     fn take(&mut self, name: &str, value: &str) -> Result<(), LineError> {
         let places = match name {

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::authorized::parse_line;
+use super::authorized::{Listed, parse_line};
 use super::{Access, LineError, TrustError, read_list};
 use crate::identity::{Fingerprint, guard, place};
 
@@ -17,6 +17,8 @@ pub struct KeyLine {
     pub number: usize,
     /// The key and what it may do, or what is wrong with the line.
     pub says: Result<(Fingerprint, Access), LineError>,
+    /// Whether it names places with `read=`, `write=` or `delete=`.
+    pub is_narrowed: bool,
     /// The comment behind it, escaped for display; empty if there is none.
     pub comment: String,
 }
@@ -110,8 +112,10 @@ fn lines_of(text: &str) -> Vec<KeyLine> {
         let (content, comment) = line.split_once('#').unwrap_or((line, ""));
         let words: Vec<&str> = content.split_whitespace().collect();
         let says = (!words.is_empty()).then(|| parse_line(&words, ""))?;
+        let is_narrowed = says.as_ref().is_ok_and(Listed::is_narrowed);
         let says = says.map(|listed| (listed.key, listed.access));
-        Some(KeyLine { number, says, comment: gtp_text::of_text(comment.trim()) })
+        let comment = gtp_text::of_text(comment.trim());
+        Some(KeyLine { number, says, is_narrowed, comment })
     });
     parsed.collect()
 }
