@@ -154,6 +154,8 @@ pub(crate) async fn admit<T>(
 struct Revision {
     seen: Option<Arc<ClientTrust>>,
     applied: Option<Arc<ClientTrust>>,
+    /// Whether the operator has asked for a check, and none has succeeded since.
+    is_owed: bool,
 }
 
 /// How far a check of the list can be relied on.
@@ -166,6 +168,17 @@ enum Look {
 }
 
 impl Revision {
+    /// Takes the result of a check. Returns the list by which present clients are to be judged now,
+    /// if they are. What the operator asks for may concern the exports alone, so they are judged
+    /// then although the list has not changed.
+    fn judge_by(&mut self, looked: &Looked, look: Look) -> Option<Arc<ClientTrust>> {
+        self.is_owed |= look == Look::Asked;
+        let trust = looked.as_ref().ok()?;
+        let is_owed = std::mem::take(&mut self.is_owed);
+        let changed = self.take(trust, if is_owed { Look::Asked } else { look });
+        (is_owed || changed.is_some()).then(|| Arc::clone(trust))
+    }
+
     /// Takes a list that was just read. Returns the list that applies from now on, if it changed.
     fn take(&mut self, trust: &Arc<ClientTrust>, look: Look) -> Option<Arc<ClientTrust>> {
         let is = |of: &Option<Arc<ClientTrust>>| of.as_ref().is_some_and(|of| **of == **trust);
@@ -251,12 +264,8 @@ pub(crate) async fn oversee(
             }
         };
         let looked = keys.look().await;
-        if let Ok(trust) = &looked {
-            // What the operator asks for may concern the exports alone.
-            let changed = revision.take(trust, look);
-            if changed.is_some() || look == Look::Asked {
-                clients.send_away(|client| judge(trust, client));
-            }
+        if let Some(trust) = revision.judge_by(&looked, look) {
+            clients.send_away(|client| judge(&trust, client));
         }
         let now = keys.clock.now();
         if let Some(report) = blindness.take(&looked, look, now) {
@@ -386,6 +395,29 @@ mod tests {
         assert_eq!(less.err(), Some(Reason::NotAuthorised));
         drop(stays.unwrap());
         assert!(clients.are_gone(), "whoever was refused gave its place back");
+    }
+
+    #[test]
+    fn what_the_operator_asks_for_while_the_list_cannot_be_read_is_done_once_it_can_be() {
+        let trust =
+            Arc::new(ClientTrust { keys: Default::default(), strangers: Strangers::Refused });
+        let read = || Ok(Arc::clone(&trust));
+        let failed = || Err(Failure::new(FailureKind::Authentication, "it is exposed"));
+        let (asked, passing) = (Look::Asked, Look::Passing);
+        let looks = [
+            (read(), passing, false),
+            (read(), passing, true),
+            (failed(), asked, false),
+            (failed(), passing, false),
+            (read(), passing, true),
+            (read(), passing, false),
+            (read(), asked, true),
+            (read(), passing, false),
+        ];
+        let mut revision = Revision::default();
+        for (step, (looked, look, judged)) in looks.into_iter().enumerate() {
+            assert_eq!(revision.judge_by(&looked, look).is_some(), judged, "step {step}");
+        }
     }
 
     #[test]
