@@ -229,6 +229,32 @@ fn a_hangup_that_takes_the_right_to_delete_ends_a_sync_that_goes_on_before_it_de
 }
 
 #[test]
+fn a_hangup_without_exports_in_the_file_ends_what_goes_on_and_other_settings_count() {
+    let world = world();
+    fs::write(world.path("pub/large"), common::bytes(8 << 20, 1)).unwrap();
+    let slow = "writable = true\nmax-rate = \"20Mbit\"\n";
+    set(&world, &[slow, SETTINGS].concat());
+    let server = serve(&world, &[]);
+    fs::write(world.path("mine"), "x").unwrap();
+    expect(&world, "client", 0, &["put", "mine", &server.url("lab/"), "--accept-new"]);
+    let url = server.url("pub/large");
+    let mut get = world.gtp("client", &["get", &url, "out", "--retry-for", "1s"]).spawn().unwrap();
+    let log = || fs::read_to_string(world.path("log")).unwrap();
+    wait_for("the transfer", || log().contains("verb=\"get\""));
+    set(&world, "writable = false\n");
+    hang_up(&server);
+    assert!(matches!(get.wait().unwrap().code(), Some(3 | 7)), "nothing is exported");
+    assert!(log().contains("nothing is exported now"), "{}", log());
+    expect(&world, "client", 3, &["get", &server.url("pub/file"), "out"]);
+    let refused = expect(&world, "client", 4, &["put", "mine", &server.url("lab/")]);
+    assert!(said(&refused).contains("only reads"), "{}", said(&refused));
+    set(&world, &[slow, SETTINGS].concat());
+    hang_up(&server);
+    wait_for("the exports", || log().matches("the exports were changed").count() == 2);
+    expect(&world, "client", 0, &["get", &server.url("pub/file"), "out"]);
+}
+
+#[test]
 fn a_file_system_that_is_unmounted_is_said_to_its_clients_alone_and_nothing_goes_below_it() {
     if !require_root() {
         return;

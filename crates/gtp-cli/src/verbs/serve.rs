@@ -241,6 +241,11 @@ fn server(args: &ServeArgs) -> Result<Server, Failure> {
             return Err(Failure::new(FailureKind::Usage, text));
         }
     };
+    Ok(with_settings(offered, args))
+}
+
+/// The same server with all settings beside what it exports.
+fn with_settings(offered: Server, args: &ServeArgs) -> Server {
     let mut server = offered.listen(&args.listen);
     if args.public {
         server = server.public();
@@ -266,7 +271,7 @@ fn server(args: &ServeArgs) -> Result<Server, Failure> {
             OneEnd::Tsunami => Alone::Tsunami,
         });
     }
-    Ok(server)
+    server
 }
 
 /// What is served, for people.

@@ -3,11 +3,11 @@
 //! Settings that can change do; others are named in the log, and count from the next start on. What
 //! cannot be had (an address, a file) is told, and stays as it was.
 
-use gtp::default_capacity;
+use gtp::{Exports, Server, default_capacity};
 use tracing::{error, info, warn};
 
 use super::metrics::Metrics;
-use super::{Service, server};
+use super::{Service, with_settings};
 use crate::args::{self, ServeArgs, Verb};
 use crate::log::SERVER;
 use crate::log_settings;
@@ -42,11 +42,9 @@ impl Service {
             let settings = later.join(", ");
             warn!(target: SERVER, settings, "hangup: these settings count from the next start on");
         }
-        match server(&new) {
-            Ok(server) => self.running.change_terms(server),
-            // There was something to export when it began.
-            Err(_) => warn!(target: SERVER, "hangup: the file names no exports: they stay"),
-        }
+        // Terms do not depend on what is exported.
+        let described = Server::exports(Exports::default());
+        self.running.change_terms(with_settings(described, &new));
         self.take_exports(&new);
         self.args.drain = new.drain;
         self.take_capacities(&new);
@@ -58,9 +56,16 @@ impl Service {
         info!(target: SERVER, writable = new.writable, "hangup: the configuration was read again");
     }
 
-    /// Takes other exports, if the server was started with those of the file.
+    /// Takes other exports, if the server was started with those of the file. If the file names
+    /// none any more, nothing is exported.
     fn take_exports(&mut self, new: &ServeArgs) {
-        let Some(exports) = new.exports.clone().filter(|_| self.args.dir.is_none()) else { return };
+        if self.args.dir.is_some() {
+            return;
+        }
+        let exports = new.exports.clone().unwrap_or_default();
+        if exports.exports.is_empty() {
+            warn!(target: SERVER, "hangup: the file names no exports: nothing is exported now");
+        }
         if Some(&exports) != self.args.exports.as_ref() {
             let names: Vec<&str> = exports.exports.keys().map(String::as_str).collect();
             info!(target: SERVER, exports = names.join(","), "hangup: the exports were changed");
