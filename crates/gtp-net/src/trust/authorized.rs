@@ -126,9 +126,9 @@ impl AuthorizedKeys {
         all
     }
 
-    /// Takes every right from lines that name places with `read=`, `write=` or `delete=`, for who has
-    /// no exports in which such a place could be. Returns whose lines these are, by their comments
-    /// or fingerprints.
+    /// Takes every right from lines that name places with `read=`, `write=` or `delete=`, for a
+    /// server that has no exports in which such a place could be. Returns whose lines these are, by
+    /// their comments or fingerprints.
     pub fn void_narrowed(&mut self) -> Vec<String> {
         let narrowed = self.keys.iter_mut().filter(|line| line.is_narrowed());
         let void = |line: &mut Listed| {
