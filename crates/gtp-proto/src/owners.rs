@@ -7,7 +7,6 @@
 //! together. The host's own sessions have no owner, and keep their weights. This module must not
 //! know who the owners are.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use gtp_alloc::Rate;
@@ -24,11 +23,14 @@ pub fn is_owned(report: &Report) -> bool {
 /// Lowers the bounds of sessions whose owner has a limit to what they have of it. `claims` are
 /// those of `reports`, in their order.
 pub fn limit(reports: &[(FlowId, Report)], claims: &mut [Claim]) {
-    for own in by_owner(reports) {
+    if reports.iter().all(|(_, report)| report.owner.most.is_unlimited()) {
+        return;
+    }
+    for own in of_each(reports, &by_owner(reports)) {
         let most = own.iter().map(|&at| reports[at].1.owner.most).min();
         let Some(most) = most.filter(|most| !most.is_unlimited()) else { continue };
         let together: Vec<Claim> = own.iter().map(|&at| claims[at]).collect();
-        for (at, part) in own.into_iter().zip(shared(most.as_f64(), &together)) {
+        for (&at, part) in own.iter().zip(shared(most.as_f64(), &together)) {
             claims[at].bound = claims[at].bound.min(part.target);
         }
     }
@@ -38,8 +40,13 @@ pub fn limit(reports: &[(FlowId, Report)], claims: &mut [Claim]) {
 /// among the sessions of each. `claims` are those of `reports`, in their order, with the bounds
 /// that count.
 pub fn divide(capacity: Rate, reports: &[(FlowId, Report)], claims: &mut [Claim]) {
-    let owners: Vec<Owner> = by_owner(reports)
-        .into_iter()
+    let order = by_owner(reports);
+    if of_each(reports, &order).all(|own| own.len() == 1) {
+        // Each session has all that its owner has.
+        order.iter().for_each(|&at| claims[at].weight *= reports[at].1.owner.weight);
+        return;
+    }
+    let owners: Vec<Owner> = of_each(reports, &order)
         .map(|own| {
             let claims: Vec<Claim> = own.iter().map(|&at| claims[at]).collect();
             let factor = own.first().map_or(1.0, |&at| reports[at].1.owner.weight);
@@ -58,15 +65,15 @@ pub fn divide(capacity: Rate, reports: &[(FlowId, Report)], claims: &mut [Claim]
 }
 
 /// The sessions of one owner.
-struct Owner {
+struct Owner<'a> {
     /// Their places among all.
-    own: Vec<usize>,
+    own: &'a [usize],
     claims: Vec<Claim>,
     /// Their weight together.
     weight: f64,
 }
 
-impl Owner {
+impl Owner<'_> {
     /// What they claim together.
     fn claim(&self) -> Claim {
         let bound = self.claims.iter().map(|claim| claim.bound).sum();
@@ -99,13 +106,20 @@ fn shares_weight(report: &Report) -> bool {
     is_owned(report) && report.phase == Phase::Open
 }
 
-/// The places of each owner's sessions.
-fn by_owner(reports: &[(FlowId, Report)]) -> Vec<Vec<usize>> {
-    let mut owners: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (at, (_, report)) in reports.iter().enumerate().filter(|(_, (_, r))| shares_weight(r)) {
-        owners.entry(report.owner.number).or_default().push(at);
-    }
-    owners.into_values().collect()
+/// The places of the sessions that have owners, those of one owner side by side.
+fn by_owner(reports: &[(FlowId, Report)]) -> Vec<usize> {
+    let mut order: Vec<usize> =
+        (0..reports.len()).filter(|&at| shares_weight(&reports[at].1)).collect();
+    order.sort_unstable_by_key(|&at| (reports[at].1.owner.number, at));
+    order
+}
+
+/// The places of each owner's sessions in an `order` that [`by_owner`] made.
+fn of_each<'a>(
+    reports: &'a [(FlowId, Report)],
+    order: &'a [usize],
+) -> impl Iterator<Item = &'a [usize]> {
+    order.chunk_by(|&a, &b| reports[a].1.owner.number == reports[b].1.owner.number)
 }
 
 fn shared(capacity: f64, claims: &[Claim]) -> Vec<Share> {
