@@ -27,5 +27,6 @@ pub mod rivals;
 mod running;
 pub mod sockets;
 pub mod startup;
+pub mod stored;
 pub mod tcp;
 mod usage;

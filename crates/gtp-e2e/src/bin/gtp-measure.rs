@@ -5,15 +5,17 @@
 //! It fails if a counted row says in `missed` what it should have shown and did not.
 //! `gtp-measure compare [CASE…]` runs a scenario through real sockets and in the simulator, prints
 //! how far the two are apart as JSON, and draws both.
+//! `gtp-measure repro [ENTRY…]` runs what entries of the papers name, and stores it beside them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
-use clap::{Parser, ValueEnum};
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Parser, ValueEnum};
 use gtp_e2e::cases::{self, Tools};
 use gtp_e2e::compare::{self, Runs, Scenario};
 use gtp_e2e::machine::Ticks;
+use gtp_e2e::stored;
 use gtp_proto::Law;
 use serde_json::Value;
 
@@ -24,31 +26,16 @@ const REPEATS: usize = 4;
 #[derive(Parser)]
 enum Arguments {
     /// Runs cases.
-    Run {
-        /// Their names; none: all. A grid's may have one of its round trips behind it: `grid-300`;
-        /// `neighbours` may have a kind of attacker: `neighbours-flood`.
-        cases: Vec<String>,
-        /// How often each.
-        #[arg(long, default_value_t = 3)]
-        runs: usize,
-        /// A run in which the hypervisor took more than this many percent of the machine's time is
-        /// printed and repeated, in all at most four times as many runs; none: never.
-        #[arg(long, value_name = "PERCENT")]
-        most_stolen: Option<f64>,
-    },
+    Run(RunArgs),
     /// Runs scenarios through real sockets and in the simulator, and says how far they are apart.
-    Compare {
-        /// Which: one, one-by-one, together, twenty, fifteen; none: all.
-        cases: Vec<String>,
-        /// Queue of the sink's access link.
-        #[arg(long, default_value = "100ms")]
-        queue: String,
-        /// How the sink shares its capacity.
-        #[arg(long, value_enum, default_value_t = LawName::Grant)]
-        law: LawName,
-        /// Where pages, figures and numbers go.
-        #[arg(long, value_name = "DIR", default_value = "results")]
-        out: PathBuf,
+    Compare(CompareArgs),
+    /// Runs what entries of the papers name, and stores what is found beside them.
+    Repro {
+        /// Their ids; none: all that name a run.
+        ids: Vec<String>,
+        /// Folder of the papers' entries.
+        #[arg(long, default_value = "repro")]
+        entries: PathBuf,
     },
     /// The sink's process of a case.
     Sink {
@@ -74,6 +61,35 @@ enum Arguments {
     },
 }
 
+#[derive(Args)]
+struct RunArgs {
+    /// Their names; none: all. A grid's may have one of its round trips behind it: `grid-300`;
+    /// `neighbours` may have a kind of attacker: `neighbours-flood`.
+    cases: Vec<String>,
+    /// How often each.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// A run in which the hypervisor took more than this many percent of the machine's time is
+    /// printed and repeated, in all at most four times as many runs; none: never.
+    #[arg(long, value_name = "PERCENT")]
+    most_stolen: Option<f64>,
+}
+
+#[derive(Args)]
+struct CompareArgs {
+    /// Which: one, one-by-one, together, twenty, fifteen; none: all.
+    cases: Vec<String>,
+    /// Queue of the sink's access link.
+    #[arg(long, default_value = "100ms")]
+    queue: String,
+    /// How the sink shares its capacity.
+    #[arg(long, value_enum, default_value_t = LawName::Grant)]
+    law: LawName,
+    /// Where pages, figures and numbers go.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    out: PathBuf,
+}
+
 /// The laws, as scenario files name them.
 #[derive(Clone, Copy, ValueEnum)]
 enum LawName {
@@ -85,11 +101,13 @@ enum LawName {
 
 fn main() -> Result<()> {
     match Arguments::parse() {
-        Arguments::Run { cases, runs, most_stolen } => {
-            let most = most_stolen.map_or(f64::INFINITY, |percent| percent / 100.0);
-            run(cases, runs, most)
+        Arguments::Run(args) => {
+            let missed = run(args)?.1;
+            ensure!(missed.is_empty(), "missed: {}", missed.join("; "));
+            Ok(())
         }
-        Arguments::Compare { cases, queue, law, out } => compare(cases, &queue, law, &out),
+        Arguments::Compare(args) => compare(args).map(|_| ()),
+        Arguments::Repro { ids, entries } => repro(&entries, &ids),
         Arguments::Attack { plan } => {
             let plan = serde_json::from_str(&plan)?;
             tokio::runtime::Runtime::new()?.block_on(gtp_e2e::neighbours::attack(plan))
@@ -118,33 +136,65 @@ fn chosen(named: Vec<String>, all: &[&str]) -> Vec<String> {
     if named.is_empty() { all.iter().map(|s| (*s).to_owned()).collect() } else { named }
 }
 
-fn compare(names: Vec<String>, queue: &str, law: LawName, out: &Path) -> Result<()> {
+/// Runs entries' commands, each once for all entries that name it.
+fn repro(entries: &std::path::Path, ids: &[String]) -> Result<()> {
+    let mut last: Option<(Vec<String>, Vec<Value>)> = None;
+    for entry in stored::runnable(entries, ids)? {
+        let rows = match last.take() {
+            Some((words, rows)) if words == entry.words => rows,
+            _ => rows_of(&entry.words)?,
+        };
+        gtp_lab::aside!("wrote {}", stored::store(&entry, &rows)?.display());
+        last = Some((entry.words, rows));
+    }
+    Ok(())
+}
+
+/// What a command of an entry prints: the medians of cases, or the comparisons.
+fn rows_of(words: &[String]) -> Result<Vec<Value>> {
+    let program = std::iter::once("gtp-measure");
+    let arguments = Arguments::try_parse_from(program.chain(words.iter().map(String::as_str)))?;
+    match arguments {
+        Arguments::Run(args) => Ok(run(args)?.0),
+        Arguments::Compare(args) => compare(args),
+        _ => bail!("an entry names `run` or `compare`, not {}", words.join(" ")),
+    }
+}
+
+/// Runs scenarios in both worlds; returns what was printed.
+fn compare(args: CompareArgs) -> Result<Vec<Value>> {
+    let CompareArgs { cases: names, queue, law, out } = args;
     let tools = tools()?;
+    let mut all = Vec::new();
     let law = match law {
         LawName::Grant => Law::Grant,
         LawName::Endnode => Law::EndNode { alpha: 0.1, beta: 0.2 },
     };
     for name in chosen(names, compare::NAMES) {
-        let scenario = Scenario::named(&name, queue, law)?;
+        let scenario = Scenario::named(&name, &queue, law)?;
         let runs = Runs::of(&tools, &scenario).context(name)?;
         let numbers = runs.to_json(&scenario)?;
         gtp_lab::say!("{numbers}");
         let stem = scenario.stem();
         let page = runs.page(&scenario)?;
-        let mut written = gtp_lab::figures::write(&page, out, &stem)
+        let mut written = gtp_lab::figures::write(&page, &out, &stem)
             .with_context(|| format!("cannot write into {}", out.display()))?;
         written.push(out.join(format!("{stem}.json")));
         std::fs::write(&written[written.len() - 1], format!("{numbers}\n"))?;
         for path in written {
             gtp_lab::aside!("wrote {}", path.display());
         }
+        all.push(numbers);
     }
-    Ok(())
+    Ok(all)
 }
 
-fn run(cases: Vec<String>, runs: usize, most_stolen: f64) -> Result<()> {
+/// Runs cases; returns the medians, and what was to be shown and was not.
+fn run(args: RunArgs) -> Result<(Vec<Value>, Vec<String>)> {
+    let RunArgs { cases, runs, most_stolen } = args;
+    let most_stolen = most_stolen.map_or(f64::INFINITY, |percent| percent / 100.0);
     let tools = tools()?;
-    let mut missed_all = Vec::new();
+    let (mut medians, mut missed_all) = (Vec::new(), Vec::new());
     for name in chosen(cases, cases::NAMES) {
         let mut counted: Vec<Vec<Value>> = Vec::new();
         for _ in 0..runs.saturating_mul(REPEATS) {
@@ -160,13 +210,14 @@ fn run(cases: Vec<String>, runs: usize, most_stolen: f64) -> Result<()> {
         ensure!(!counted.is_empty(), "{name}: too much time was stolen in every run; try later");
         for i in 0..counted[0].len() {
             let row: Vec<Value> = counted.iter().filter_map(|rows| rows.get(i).cloned()).collect();
-            gtp_lab::say!("median of {} {}", row.len(), median(&row));
+            let middle = median(&row);
+            gtp_lab::say!("median of {} {middle}", row.len());
+            medians.push(middle);
         }
         let missed = counted.iter().flatten().filter_map(|row| row["missed"].as_array()).flatten();
         missed_all.extend(missed.map(|what| format!("{name}: {what}")));
     }
-    ensure!(missed_all.is_empty(), "missed: {}", missed_all.join("; "));
-    Ok(())
+    Ok((medians, missed_all))
 }
 
 /// A case's rows, each with the part of the machine's time that was stolen meanwhile.

@@ -5,7 +5,7 @@
 
 use super::entry::Whose;
 use super::report::count;
-use super::verdict::{Finding, Judged, Verdict};
+use super::verdict::{Difference, Finding, Judged, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -18,7 +18,9 @@ pub struct Report<'a> {
     paper: &'a str,
     /// Number of entries by verdict.
     passed: usize,
+    by_construction: usize,
     differing: usize,
+    unexplained: usize,
     failed: usize,
     waiting: usize,
     not_applicable: usize,
@@ -35,7 +37,7 @@ struct Row<'a> {
     kind: &'static str,
     verdict: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    real: Option<&'a str>,
+    real: Option<RealRow<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,6 +47,23 @@ struct Row<'a> {
     checks: Vec<CheckRow<'a>>,
     /// Every number that was computed, by the quantity's name.
     quantities: BTreeMap<&'a str, Vec<Value>>,
+}
+
+/// What was found for real.
+#[derive(Serialize)]
+struct RealRow<'a> {
+    /// The command, if there is one.
+    run: Option<&'a str>,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    date: Option<&'a str>,
+    checks: Vec<CheckRow<'a>>,
 }
 
 #[derive(Serialize)]
@@ -58,6 +77,8 @@ struct CheckRow<'a> {
     why: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     differs: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unexplained: Option<&'a str>,
 }
 
 /// The report as a value for JSON.
@@ -65,7 +86,9 @@ pub fn json<'a>(judged: &'a [Judged], paper: &'a str) -> Report<'a> {
     Report {
         paper,
         passed: count(judged, Verdict::Pass),
+        by_construction: count(judged, Verdict::ByConstruction),
         differing: count(judged, Verdict::Differs),
+        unexplained: count(judged, Verdict::Unexplained),
         failed: count(judged, Verdict::Fail),
         waiting: count(judged, Verdict::Waiting),
         not_applicable: count(judged, Verdict::NotApplicable),
@@ -82,12 +105,26 @@ fn row(one: &Judged) -> Row<'_> {
         claim: &one.entry.claim,
         kind: one.entry.kind.word(),
         verdict: one.verdict.word(),
-        real: one.entry.real.as_ref().map(|real| real.run.as_deref().unwrap_or("not run")),
+        real: one.entry.real.as_ref().map(|_| real(one)),
         waits_for: one.entry.waiting.as_ref().map(|waiting| waiting.what.as_str()),
         not_applicable: one.entry.not_applicable.as_ref().map(|reason| reason.why.as_str()),
         error: one.error.as_deref(),
         checks: one.findings.iter().map(check_row).collect(),
         quantities: quantities.map(|(n, x)| (n.as_str(), x.iter().map(value).collect())).collect(),
+    }
+}
+
+fn real(one: &Judged) -> RealRow<'_> {
+    let found = one.real.as_ref();
+    let from = found.and_then(|real| real.from.as_ref());
+    RealRow {
+        run: one.entry.real.as_ref().and_then(|real| real.run.as_deref()),
+        verdict: found.map_or("not run", |real| real.verdict.word()),
+        error: found.and_then(|real| real.error.as_deref()),
+        machine: from.map(|from| from.machine.as_str()),
+        commit: from.map(|from| from.commit.as_str()),
+        date: from.map(|from| from.date.as_str()),
+        checks: found.map_or_else(Vec::new, |real| real.findings.iter().map(check_row).collect()),
     }
 }
 
@@ -97,6 +134,11 @@ fn value(x: &f64) -> Value {
 }
 
 fn check_row(finding: &Finding) -> CheckRow<'_> {
+    let (differs, unexplained) = match &finding.difference {
+        Some(Difference::Explained(why)) => (Some(why.as_str()), None),
+        Some(Difference::Unexplained(known)) => (None, Some(known.as_str())),
+        None => (None, None),
+    };
     CheckRow {
         says: &finding.says,
         whose: whose(finding.whose),
@@ -105,7 +147,8 @@ fn check_row(finding: &Finding) -> CheckRow<'_> {
         found: &finding.found,
         holds: finding.holds,
         why: &finding.why,
-        differs: finding.differs.as_deref(),
+        differs,
+        unexplained,
     }
 }
 
@@ -121,17 +164,17 @@ fn whose(whose: Whose) -> &'static str {
 /// One row a check; an entry without checks has one row, too.
 pub fn checks_csv(judged: &[Judged]) -> String {
     let mut csv = String::from(
-        "entry,place,computed_by,verdict,claim,whose,quantity,criterion,found,holds,why,differs\n",
+        "entry,place,computed_by,verdict,claim,whose,quantity,criterion,found,holds,why,difference\n",
     );
     for one in judged {
         let entry = &one.entry;
         let head = [&entry.id, &entry.place, entry.kind.word(), one.verdict.word()].map(field);
         for finding in &one.findings {
             let holds = if finding.holds { "yes" } else { "no" };
-            let differs = finding.differs.as_deref().unwrap_or("");
+            let difference = finding.difference.as_ref().map_or("", Difference::text);
             let whose = whose(finding.whose);
             let of = [&finding.says, whose, &finding.of, &finding.wanted, &finding.found, holds];
-            let rest = of.into_iter().chain([finding.why.as_str(), differs]).map(field);
+            let rest = of.into_iter().chain([finding.why.as_str(), difference]).map(field);
             let row: Vec<String> = head.iter().cloned().chain(rest).collect();
             let _ = writeln!(csv, "{}", row.join(","));
         }

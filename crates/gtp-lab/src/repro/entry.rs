@@ -16,6 +16,7 @@ use super::law::Property;
 use super::lightpaths::Lightpaths;
 use super::measure::Measure;
 use super::played::Played;
+use super::real::Real;
 use super::rivals::Rivals;
 use super::sabul::Sabul;
 use super::sabul_packets::Row;
@@ -41,6 +42,8 @@ pub struct Entry {
     pub claim: String,
     /// How the numbers come about.
     pub kind: Kind,
+    /// Why what holds of it here cannot speak for the paper: it was put in.
+    pub by_construction: Option<String>,
     /// How firm the paper is about it.
     pub firmness: Firmness,
     /// What the paper leaves open and how it was filled, or where it contradicts itself.
@@ -258,6 +261,9 @@ pub struct Check {
     /// Why the claim is not true here. It must indeed be false then, and some check of the entry
     /// must establish the cause.
     pub differs: Option<String>,
+    /// What is known of a claim that is not true here though nobody knows why. It must indeed be
+    /// false then.
+    pub unexplained: Option<String>,
 }
 
 /// Whose claim a check is.
@@ -296,15 +302,6 @@ pub enum Plot {
     Distance,
     /// The largest load of any sink.
     Load,
-}
-
-/// How the network of an entry is run through real sockets.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Real {
-    /// The command that runs it beside the simulator, if there is one. It needs root and a
-    /// machine to itself, so it is not run with the entries.
-    pub run: Option<String>,
 }
 
 /// What an entry waits for.
@@ -381,18 +378,34 @@ fn sensible(entry: &Entry) -> Result<(), String> {
     if tried.chain(rules).chain(equations).min() == Some(0) {
         return Err("a property that is tried on no case".to_owned());
     }
-    // Such a check would be its own cause, and as a difference it has to be false.
-    let own_cause = |check: &Check| check.whose == Whose::Cause && check.differs.is_some();
-    if entry.check.iter().any(own_cause) {
-        return Err("a check that establishes a cause cannot be a difference itself".to_owned());
-    }
-    let differs = entry.check.iter().any(|check| check.differs.is_some());
-    let cause = entry.check.iter().any(|check| check.whose == Whose::Cause);
-    if differs && !cause {
-        return Err("a difference needs a check whose = \"cause\" that establishes it".to_owned());
+    differences(&entry.check)?;
+    if let Some(real) = &entry.real {
+        differences(&real.check)?;
+        if !real.check.is_empty() && real.run.is_none() {
+            return Err("what is checked of a real run needs the command that runs it".to_owned());
+        }
     }
     if !entry.scenario.is_empty() && !matches!(entry.kind, Kind::Rate | Kind::Packet) {
         return Err("scenarios need the kind `rate` or `packet`".to_owned());
+    }
+    Ok(())
+}
+
+/// Refuses differences that could not be told from what holds.
+fn differences(checks: &[Check]) -> Result<(), String> {
+    // Such a check would be its own cause, and as a difference it has to be false.
+    let is_difference = |check: &Check| check.differs.is_some() || check.unexplained.is_some();
+    let own_cause = |check: &Check| check.whose == Whose::Cause && is_difference(check);
+    if checks.iter().any(own_cause) {
+        return Err("a check that establishes a cause cannot be a difference itself".to_owned());
+    }
+    if checks.iter().any(|check| check.differs.is_some() && check.unexplained.is_some()) {
+        return Err("a difference is explained, or it is not".to_owned());
+    }
+    let differs = checks.iter().any(|check| check.differs.is_some());
+    let cause = checks.iter().any(|check| check.whose == Whose::Cause);
+    if differs && !cause {
+        return Err("a difference needs a check whose = \"cause\" that establishes it".to_owned());
     }
     Ok(())
 }

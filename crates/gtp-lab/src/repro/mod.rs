@@ -3,7 +3,8 @@
 //! Each figure, table, example, theorem or number of a paper is an entry: a folder with a file that
 //! says what the paper states, how it is computed here and what must be true of the result. The
 //! code knows how to compute and to compare; it knows no entry. An entry passes, differs for a
-//! reason that is itself checked, fails, or waits for something that this program lacks.
+//! reason that is itself checked, differs for a reason that nobody knows, fails, or waits for
+//! something that this program lacks.
 
 mod aecp;
 mod aecp_packets;
@@ -25,6 +26,7 @@ mod packet;
 mod played;
 mod plot;
 mod rate;
+mod real;
 mod replay;
 mod report;
 mod response;
@@ -44,7 +46,7 @@ use entry::Entry;
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use verdict::{Judged, Verdict};
+use verdict::Judged;
 
 /// The papers: folders of entries, in the order of the report of all.
 const PAPERS: [&str; 5] = ["thesis", "gtp2004", "aecp", "lambdastream", "sabul"];
@@ -54,9 +56,10 @@ const ALL: &str = "all";
 /// Arguments of `gtp-lab repro`.
 #[derive(Args)]
 #[command(after_help = "\
-Each entry is a folder ENTRIES/PAPER/ID with a file entry.toml. Verdicts: pass, differs (for a
-reason that is stated and checked), fail, waiting (for something that this program lacks), not
-applicable (nothing to check).
+Each entry is a folder ENTRIES/PAPER/ID with a file entry.toml. Verdicts: pass, by construction
+(it was put in), differs (for a reason that is stated and checked), unexplained (differs, and nobody
+knows why), fail, waiting (for something that this program lacks), not applicable (nothing to
+check).
 Exit codes: 0 no entry failed, 1 some did, 2 bad input, 3 no such entries.")]
 pub struct Repro {
     /// Ids of the entries to run; all if none is named
@@ -107,7 +110,7 @@ pub fn run(arguments: &Repro) -> Result<(), Refusal> {
         let page = compose(&judged, &chapters, arguments.ids.is_empty())?;
         write(&judged, &page, &arguments.paper, folder)?;
     }
-    match report::count(&judged, Verdict::Fail) {
+    match judged.iter().filter(|one| one.failed()).count() {
         0 => Ok(()),
         failed => {
             let all = gtp_text::count(judged.len() as u64, "entry");

@@ -5,12 +5,20 @@
 
 use super::entry::{Beside, Firmness, Whose};
 use super::plot::figures;
-use super::verdict::{Finding, Judged, Verdict, list};
+use super::real::{Measured, Real, Stored};
+use super::verdict::{Difference, Finding, Judged, Verdict, list};
 use crate::series::{Cell, Page, Part, Table, Tile, Tone};
 
 /// Every verdict, in the order in which they are counted.
-const ALL: [Verdict; 5] =
-    [Verdict::Pass, Verdict::Differs, Verdict::Fail, Verdict::Waiting, Verdict::NotApplicable];
+const ALL: [Verdict; 7] = [
+    Verdict::Pass,
+    Verdict::ByConstruction,
+    Verdict::Differs,
+    Verdict::Unexplained,
+    Verdict::Fail,
+    Verdict::Waiting,
+    Verdict::NotApplicable,
+];
 
 /// How many entries have this verdict.
 pub fn count(judged: &[Judged], verdict: Verdict) -> usize {
@@ -20,7 +28,8 @@ pub fn count(judged: &[Judged], verdict: Verdict) -> usize {
 /// The line of the terminal's table for one entry.
 pub fn line(one: &Judged) -> String {
     let kind = one.entry.kind.word();
-    let head = format!("{:<14} {:<28} {kind:<8}", one.verdict.word(), one.entry.id);
+    let real = one.real.as_ref().map_or("", |real| real.verdict.word());
+    let head = format!("{:<15} {real:<11} {:<28} {kind:<8}", one.verdict.word(), one.entry.id);
     format!("{head} {}", summary(one))
 }
 
@@ -30,48 +39,76 @@ fn summary(one: &Judged) -> String {
         return error.clone();
     }
     let broken = one.findings.iter().find(|finding| !finding.fine);
-    let differs = one.findings.iter().find(|finding| finding.differs.is_some());
-    match (one.verdict, broken, differs, &one.entry.waiting) {
-        (Verdict::Fail, Some(finding), _, _) => {
+    let difference = || {
+        let all = one.findings.iter().filter_map(|finding| finding.difference.as_ref());
+        let first = all.clone().find(|difference| difference.word() == one.verdict.word());
+        first.or(all.clone().next()).map_or_else(String::new, |one| one.text().to_owned())
+    };
+    match (one.verdict, broken, &one.entry.waiting) {
+        (Verdict::Fail, Some(finding), _) => {
             format!("{}: {}, wanted {}", finding.says, finding.found, finding.wanted)
         }
-        (Verdict::Differs, _, Some(finding), _) => finding.differs.clone().unwrap_or_default(),
-        (Verdict::Waiting, _, _, Some(waiting)) => format!("for {}", waiting.what),
-        (
-            Verdict::Pass
-            | Verdict::Differs
-            | Verdict::Fail
-            | Verdict::Waiting
-            | Verdict::NotApplicable,
-            ..,
-        ) => one.entry.title.clone(),
+        (Verdict::Differs | Verdict::Unexplained, ..) => difference(),
+        (Verdict::ByConstruction, ..) => one.entry.by_construction.clone().unwrap_or_default(),
+        (Verdict::Waiting, _, Some(waiting)) => format!("for {}", waiting.what),
+        (Verdict::Pass | Verdict::Fail | Verdict::Waiting | Verdict::NotApplicable, ..) => {
+            one.entry.title.clone()
+        }
     }
 }
 
 /// The numbers of each verdict in one line.
 pub fn totals(judged: &[Judged]) -> String {
     let each = ALL.map(|verdict| format!("{} {}", count(judged, verdict), verdict.word()));
-    let modelled = judged.iter().filter(|one| one.entry.real.is_some()).count();
-    let modelled = match modelled {
-        0 => String::new(),
-        some => format!(" ({some} are of a real program and judged in the simulator)"),
-    };
-    format!("{}: {}{modelled}", gtp_text::count(judged.len() as u64, "entry"), each.join(", "))
+    let of_real = real_totals(judged).map(|text| format!("; {text}")).unwrap_or_default();
+    format!("{}: {}{of_real}", gtp_text::count(judged.len() as u64, "entry"), each.join(", "))
+}
+
+/// How many entries that are of a real program have each verdict on their real runs.
+fn real_totals(judged: &[Judged]) -> Option<String> {
+    let of_real = judged.iter().filter(|one| one.entry.real.is_some()).count();
+    let run: Vec<Verdict> =
+        judged.iter().filter_map(|one| Some(one.real.as_ref()?.verdict)).collect();
+    let each = ALL.into_iter().filter_map(|verdict| {
+        let found = run.iter().filter(|&&one| one == verdict).count();
+        (found > 0).then(|| format!("{found} {}, ", verdict.word()))
+    });
+    let each: String = each.collect();
+    let not_run = of_real - run.len();
+    (of_real > 0)
+        .then(|| format!("of {of_real} real programs, run for real: {each}{not_run} not run"))
 }
 
 /// Where an entry that is of a real program is run for real.
-fn really(run: Option<&str>) -> String {
-    let run = match run {
+fn really(real: &Real) -> String {
+    let run = match &real.run {
         Some(run) => format!(
-            "Through real sockets, at what one machine carries: {run} (as root, on a machine to \
-             itself)."
+            "Through real sockets, at what one machine carries: gtp-measure {run} (as root, on a \
+             machine to itself). {}",
+            real.note
         ),
         None => "No run of this very network with real sockets has been made.".to_owned(),
     };
     format!(
-        "The paper measured a real program. Judged here: the ends of this project over modelled \
-         links. {run}"
+        "The paper measured a real program. The first checks are of the ends of this project over \
+         modelled links. {run}"
     )
+}
+
+/// What was found for real, with when and where.
+fn measured(firmness: Firmness, real: &Measured) -> Vec<Part> {
+    let mut parts = Vec::new();
+    if let Some(error) = &real.error {
+        parts.push(Part::Text(format!("For real: nothing could be judged: {error}")));
+    }
+    if let Some(from) = &real.from {
+        let Stored { machine, commit, date, .. } = from;
+        let mut table = checks(firmness, &real.findings);
+        table.title = format!("Checks of the real run: {}", real.verdict.word());
+        table.note = format!("{} Run on {date}, commit {commit}, on {machine}.", table.note);
+        parts.push(Part::Table(table));
+    }
+    parts
 }
 
 /// How many entries have each verdict, at the head of a page.
@@ -116,9 +153,11 @@ pub fn page(judged: &[Judged], paper: &str) -> Page {
         lead: format!(
             "Each entry is a figure, table, example, theorem or number of the paper: what it \
              states, what is found here, and whether the two agree. \u{201c}Pass\u{201d} means \
-             that they do, within the tolerances given; \u{201c}differs\u{201d}, that they do \
+             that they do, within the tolerances given; \u{201c}by construction\u{201d}, that they \
+             do because it was put in; \u{201c}differs\u{201d}, that they do \
              not, that the reason is known, and that the reason itself is checked; \
-             \u{201c}fail\u{201d}, that they do not and no run shows why; \
+             \u{201c}unexplained\u{201d}, that they do not and nobody knows why; \
+             \u{201c}fail\u{201d}, that a claim or a stated reason does not hold; \
              \u{201c}waiting\u{201d}, that this program lacks something; \u{201c}not \
              applicable\u{201d}, that nothing could be checked. One entry alone: \
              gtp-lab repro --paper {paper} ENTRY --out FOLDER."
@@ -146,8 +185,8 @@ fn tone(verdict: Verdict) -> Tone {
     match verdict {
         Verdict::Pass => Tone::Good,
         Verdict::Differs => Tone::Odd,
-        Verdict::Fail => Tone::Bad,
-        Verdict::Waiting | Verdict::NotApplicable => Tone::Plain,
+        Verdict::Fail | Verdict::Unexplained => Tone::Bad,
+        Verdict::ByConstruction | Verdict::Waiting | Verdict::NotApplicable => Tone::Plain,
     }
 }
 
@@ -155,8 +194,15 @@ fn overview(judged: &[Judged]) -> Table {
     let row = |one: &Judged| {
         let verdict = Cell::toned(one.verdict.word(), tone(one.verdict));
         let entry = &one.entry;
+        let real = one.real.as_ref().map(|real| real.verdict);
+        let real = match (real, &entry.real) {
+            (Some(verdict), _) => Cell::toned(verdict.word(), tone(verdict)),
+            (None, Some(_)) => Cell::from("not run"),
+            (None, None) => Cell::from(""),
+        };
         vec![
             verdict,
+            real,
             Cell::leading(entry.id.clone()),
             Cell::from(entry.place.clone()),
             Cell::from(entry.kind.word()),
@@ -165,7 +211,9 @@ fn overview(judged: &[Judged]) -> Table {
     };
     Table {
         title: "All entries".to_owned(),
-        head: ["Verdict", "Entry", "Place", "Computed by", "What"].map(str::to_owned).into(),
+        head: ["Verdict", "For real", "Entry", "Place", "Computed by", "What"]
+            .map(str::to_owned)
+            .into(),
         rows: judged.iter().map(row).collect(),
         note: String::new(),
     }
@@ -181,8 +229,11 @@ fn parts(one: &Judged) -> Vec<Part> {
     if !entry.note.is_empty() {
         parts.push(Part::Text(entry.note.clone()));
     }
+    if let Some(why) = &entry.by_construction {
+        parts.push(Part::Text(format!("By construction: {why}")));
+    }
     if let Some(real) = &entry.real {
-        parts.push(Part::Text(really(real.run.as_deref())));
+        parts.push(Part::Text(really(real)));
     }
     if let Some(waiting) = &entry.waiting {
         parts.push(Part::Text(format!("Waits for {}. {}", waiting.what, waiting.why)));
@@ -195,6 +246,9 @@ fn parts(one: &Judged) -> Vec<Part> {
     }
     if !one.findings.is_empty() {
         parts.push(Part::Table(checks(entry.firmness, &one.findings)));
+    }
+    if let Some(real) = &one.real {
+        parts.extend(measured(entry.firmness, real));
     }
     let rows: Vec<Vec<Cell>> = entry.beside.iter().map(|beside| both_laws(beside, one)).collect();
     if !rows.is_empty() {
@@ -212,19 +266,20 @@ fn parts(one: &Judged) -> Vec<Part> {
 
 fn checks(firmness: Firmness, findings: &[Finding]) -> Table {
     let row = |finding: &Finding| {
-        let (text, tone) = match (finding.fine, finding.differs.is_some()) {
+        let (text, tone) = match (finding.fine, &finding.difference) {
             (false, _) => ("no", Tone::Bad),
-            (true, true) => ("differs", Tone::Odd),
-            (true, false) => ("yes", Tone::Good),
+            (true, Some(one @ Difference::Explained(_))) => (one.word(), Tone::Odd),
+            (true, Some(one @ Difference::Unexplained(_))) => (one.word(), Tone::Bad),
+            (true, None) => ("yes", Tone::Good),
         };
-        let remark = finding.differs.as_ref().unwrap_or(&finding.why);
+        let remark = finding.difference.as_ref().map_or(finding.why.as_str(), Difference::text);
         vec![
             Cell::from(finding.says.clone()),
             Cell::from(whose(finding.whose)),
             Cell::from(finding.wanted.clone()),
             Cell::from(finding.found.clone()),
             Cell::toned(text, tone),
-            Cell::from(remark.clone()),
+            Cell::from(remark.to_owned()),
         ]
     };
     let firmness = match firmness {

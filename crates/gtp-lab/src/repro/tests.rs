@@ -1,7 +1,7 @@
 //! All entries together: none is missing, and none fails.
 
 use super::entry::{Cost, Entry, load, parse};
-use super::verdict::{Verdict, judge};
+use super::verdict::{Judged, judge};
 use super::{data, judge_all, report};
 use crate::series::Part;
 use crate::verbs::pool;
@@ -35,11 +35,8 @@ fn no_entry_fails() {
     let long = std::env::var_os("GTP_LONG").is_some_and(|value| value == "1");
     let chosen = entries().into_iter().filter(|entry| long || entry.cost == Cost::Cheap);
     let judged = judge_all(chosen.collect(), pool::cores(), |_| {});
-    let wrong: Vec<String> = judged
-        .into_iter()
-        .filter(|one| one.verdict == Verdict::Fail)
-        .map(|one| report::line(&one))
-        .collect();
+    let wrong: Vec<String> =
+        judged.into_iter().filter(Judged::failed).map(|one| report::line(&one)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -75,6 +72,8 @@ fn what_an_entry_says_wrongly_is_refused() {
     let both = format!("kind = 'nothing'\n{never}[waiting]\nwhat = 'w'\nwhy = 'y'\n");
     assert!(refused(&both), "waits for what never comes");
     assert!(refused(&format!("kind = 'formula'\n{check}differs = 'd'")), "without a cause");
+    let both = format!("kind = 'formula'\n{check}differs = 'd'\nunexplained = 'u'\n");
+    assert!(refused(&format!("{both}{check}whose = 'cause'\n")), "explained and not");
     let both = format!("{check}whose = 'cause'\ndiffers = 'd'\n");
     assert!(refused(&format!("kind = 'formula'\n{both}")), "its own cause");
     let cause = format!("{check}whose = 'cause'\n");

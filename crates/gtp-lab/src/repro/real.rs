@@ -1,0 +1,176 @@
+//! What was found through real sockets: stored results, and the verdict on them.
+//!
+//! A run for real needs root, namespaces and a quiet machine, so it is not made with the entries.
+//! `gtp-measure repro` makes it once and writes `real.json` beside the entry: the command, the
+//! machine, the commit, the date, and all rows that were printed. The entry says what is read off
+//! these rows and what must be true of it, as of what is computed.
+
+use super::entry::{Check, Entry};
+use super::formula::Quantities;
+use super::verdict::{Finding, Verdict, findings, of_findings};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// How the network of an entry is run through real sockets.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Real {
+    /// The words after `gtp-measure` that run it, or its like at other rates.
+    pub run: Option<String>,
+    /// What is not as in the paper: rates, span, the other end's law.
+    #[serde(default)]
+    pub note: String,
+    /// For each quantity where it stands in the stored rows, as a JSON pointer (RFC 6901). What
+    /// stands there is a number, a truth (1 or 0), nothing (not a number), or a list of these.
+    #[serde(default)]
+    pub read: BTreeMap<String, String>,
+    /// What must be true.
+    #[serde(default)]
+    pub check: Vec<Check>,
+}
+
+/// The file beside an entry that holds what was found.
+pub const STORED: &str = "real.json";
+
+/// A stored result.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stored {
+    /// The words after `gtp-measure`.
+    pub command: String,
+    /// What it ran on.
+    pub machine: String,
+    /// The commit that was built.
+    pub commit: String,
+    /// The day, as year, month and day.
+    pub date: String,
+    /// What was printed, a row each.
+    pub rows: Vec<Value>,
+}
+
+/// What was found for real about an entry.
+pub struct Measured {
+    /// What is to be thought of it.
+    pub verdict: Verdict,
+    /// The checks, in the entry's order.
+    pub findings: Vec<Finding>,
+    /// When, where and with what.
+    pub from: Option<Stored>,
+    /// Why nothing could be judged.
+    pub error: Option<String>,
+}
+
+/// What was found for real; `None` of an entry that has no run, or whose run is not judged.
+pub fn judge(entry: &Entry) -> Option<Measured> {
+    let real = entry.real.as_ref().filter(|real| !real.check.is_empty())?;
+    let result = stored(&entry.folder).and_then(|from| {
+        is_of(real, &from)?;
+        Ok((quantities(&real.read, &from.rows)?, from))
+    });
+    Some(match result {
+        Ok((quantities, from)) => {
+            let findings = findings(&real.check, &quantities);
+            let verdict = of_findings(&findings);
+            Measured { verdict, findings, from: Some(from), error: None }
+        }
+        Err(why) => {
+            Measured { verdict: Verdict::Fail, findings: Vec::new(), from: None, error: Some(why) }
+        }
+    })
+}
+
+fn stored(folder: &Path) -> Result<Stored, String> {
+    let path = folder.join(STORED);
+    let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let text = std::fs::read_to_string(&path).map_err(|e| said(&e))?;
+    serde_json::from_str(&text).map_err(|e| said(&e))
+}
+
+/// Refuses a result of another command than the entry's.
+fn is_of(real: &Real, from: &Stored) -> Result<(), String> {
+    match &real.run {
+        Some(run) if *run == from.command => Ok(()),
+        _ => Err(format!("{STORED} is of another command, gtp-measure {}", from.command)),
+    }
+}
+
+fn quantities(read: &BTreeMap<String, String>, rows: &[Value]) -> Result<Quantities, String> {
+    let rows = Value::Array(rows.to_vec());
+    let mut found = Quantities::default();
+    for (name, pointer) in read {
+        let value = rows.pointer(pointer).ok_or_else(|| format!("{STORED} has no {pointer}"))?;
+        let numbers = match value {
+            Value::Array(all) => all.iter().map(number).collect(),
+            one => number(one).map(|x| vec![x]),
+        };
+        let numbers = numbers.ok_or_else(|| format!("{STORED}: {pointer} is no number"))?;
+        found.insert(name.clone(), numbers);
+    }
+    Ok(found)
+}
+
+/// What is there as a number; what was never reached is not one.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Null => Some(f64::NAN),
+        Value::Bool(is) => Some(f64::from(u8::from(*is))),
+        other => other.as_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repro::entry::parse;
+
+    fn measured(rows: &str, check: &str) -> Measured {
+        let folder = tempfile::tempdir().unwrap();
+        let stored = format!(
+            r#"{{"command": "run c", "machine": "m", "commit": "c", "date": "d", "rows": {rows}}}"#
+        );
+        std::fs::write(folder.path().join(STORED), stored).unwrap();
+        let text = format!(
+            "title = 't'\nplace = 'p'\nclaim = 'c'\nkind = 'formula'\nfirmness = 'exact'\n\
+             compute = ['x = 2']\n\
+             [[check]]\nsays = 's'\nof = 'x'\nmust = {{ is = 'equals', value = 2 }}\n\
+             [real]\nrun = 'run c'\nread = {{ sum = '/0/sum' }}\n\
+             [[real.check]]\nsays = 's'\nof = 'sum'\n{check}\n"
+        );
+        let mut entry = parse("id", &text).expect("an entry");
+        entry.folder = folder.path().to_owned();
+        judge(&entry).expect("a judgement")
+    }
+
+    const FOUR: &str = "must = { is = 'equals', value = 4 }";
+
+    #[test]
+    fn what_was_found_for_real_is_judged_as_what_is_computed() {
+        assert_eq!(measured(r#"[{"sum": 4}]"#, FOUR).verdict, Verdict::Pass);
+        assert_eq!(measured(r#"[{"sum": [4, 5]}]"#, FOUR).verdict, Verdict::Fail);
+        let unexplained = format!("{FOUR}\nunexplained = 'seen once'");
+        assert_eq!(measured(r#"[{"sum": 5}]"#, &unexplained).verdict, Verdict::Unexplained);
+    }
+
+    #[test]
+    fn what_was_never_reached_or_is_not_there_fails() {
+        assert_eq!(measured(r#"[{"sum": null}]"#, FOUR).verdict, Verdict::Fail);
+        assert!(measured(r#"[{"some": 4}]"#, FOUR).error.is_some_and(|e| e.contains("/0/sum")));
+        assert!(measured(r#"[{"sum": "4"}]"#, FOUR).error.is_some());
+    }
+
+    #[test]
+    fn a_result_of_another_command_is_refused() {
+        let real = Real { run: Some("run c".into()), ..Real::default() };
+        let from = |command: &str| Stored {
+            command: command.into(),
+            machine: String::new(),
+            commit: String::new(),
+            date: String::new(),
+            rows: Vec::new(),
+        };
+        assert!(is_of(&real, &from("run c")).is_ok());
+        assert!(is_of(&real, &from("run c --runs 9")).is_err());
+    }
+}
