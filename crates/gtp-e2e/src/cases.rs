@@ -227,6 +227,7 @@ pub(crate) fn plan(transfers: Vec<Transfer>) -> Plan {
         interval_ms: None,
         end_node: None,
         alone: None,
+        unbounded: false,
         transfers,
     }
 }

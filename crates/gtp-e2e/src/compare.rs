@@ -11,30 +11,36 @@
 //! came there.
 
 mod distance;
+mod figures;
 mod net;
 mod page;
 mod simulated;
 
 use anyhow::{Context, Result, ensure};
-use gtp_proto::Law;
+use gtp_proto::{Law, PathUse};
 use serde_json::{Value, json};
 
 use crate::cases::{
     CAPACITY, HOLD, PAIRS, Sink, Tools, five, one_branch, plan, transfer, with_sources,
 };
-use crate::lab::Lab;
+use crate::lab::{Branch, Lab, Shape};
 use crate::plan::{Plan, Transfer};
 use crate::record::Record;
 
 pub use distance::{Distance, Trajectories, between};
+pub use figures::Figures;
 pub use net::{Mesh, Net};
 pub use simulated::simulate;
 
 /// The names of all comparisons.
-pub const NAMES: &[&str] = &["one", "one-by-one", "together", "twenty", "fifteen"];
+pub const NAMES: &[&str] =
+    &["one", "one-by-one", "together", "twenty", "fifteen", "two-each", "three-each"];
 
 /// Length of a bin of the trajectories, in seconds.
 pub const BIN: f64 = 0.1;
+
+/// Alpha of the end-node law, unless another is asked for (thesis IX.3).
+pub const ALPHA: f64 = 0.1;
 
 /// Control interval of the end-node law's sink in milliseconds (thesis IX.3).
 const INTERVAL_MS: u64 = 20;
@@ -63,6 +69,8 @@ pub struct Scenario {
     pub capacity: f64,
     /// How agents share it.
     pub law: Law,
+    /// Whether the path bounds its sessions.
+    pub path: PathUse,
     /// When each session starts and stops, in seconds.
     pub lives: Vec<(f64, f64)>,
 }
@@ -89,11 +97,14 @@ pub struct Phase {
 }
 
 impl Scenario {
-    /// The scenario of this name: `one` session over 60 ms (Figure IX.5); five sessions with round
+    /// The scenario of this name: `one` session over 60 ms (Figure IX.5), or `one-20` over 20 ms
+    /// (Figure IX.7); five sessions with round
     /// trips of 1, 1, 60, 60 and 140 ms to one sink that start `one-by-one` every three seconds and
     /// stop in the same order; the five `together`; `twenty` sessions among five such sources and
     /// five sinks, source `i` skipping sink `i` (Figures IX.12 and IX.13), or `fifteen` of Table
-    /// IX.2, at a tenth of the rates.
+    /// IX.2, at a tenth of the rates; there too, `two-each`: two sessions at each node, of which
+    /// one starts every two seconds (Figure IX.17), and `three-each`: three, of which the first
+    /// stops before the others (Figure IX.18). The path bounds no session of the thesis's law.
     ///
     /// # Errors
     /// If there is no such name.
@@ -103,8 +114,21 @@ impl Scenario {
             let access = (MESH.0.to_owned(), queue.to_owned());
             (Net::Mesh(Mesh { access, rtts_ms: rtts_ms.to_vec(), pairs }), lives)
         };
+        const FAR: [f64; 5] = [1.0, 1.0, 60.0, 60.0, 140.0];
+        let around = |each: usize| {
+            (0..5).flat_map(move |from| (0..each).map(move |k| (from, (from + k) % 5))).collect()
+        };
         let (net, lives) = match name {
-            "one" => (Net::Star(one_branch(queue, "0%")), vec![(0.0, 6.0)]),
+            "two-each" => {
+                let life = |i: usize| (2.0 * i as f64, 40.0);
+                (mesh(FAR, around(2)).0, (0..10).map(life).collect())
+            }
+            "three-each" => {
+                let life = |i: usize| {
+                    (2.0 * (i % 3) as f64, if i.is_multiple_of(3) { 25.0 } else { 45.0 })
+                };
+                (mesh(FAR, around(3)).0, (0..15).map(life).collect())
+            }
             "one-by-one" => {
                 let life = |i: usize| (3.0 * i as f64, 3.0 * (5 + i) as f64);
                 (Net::Star(five(queue)), (0..5).map(life).collect())
@@ -112,18 +136,34 @@ impl Scenario {
             "together" => (Net::Star(five(queue)), vec![(0.0, 10.0); 5]),
             "twenty" => {
                 let all = (0..5).flat_map(|from| (0..5).map(move |to| (from, to)));
-                mesh([1.0, 1.0, 60.0, 60.0, 140.0], all.filter(|(from, to)| from != to).collect())
+                mesh(FAR, all.filter(|(from, to)| from != to).collect())
             }
             "fifteen" => mesh([60.0, 1.0, 140.0, 1.0, 60.0], PAIRS.to_vec()),
-            _ => anyhow::bail!("no comparison {name}; there are {}", NAMES.join(", ")),
+            _ => match one_rtt(name) {
+                Some(rtt) => {
+                    let branches = vec![Branch::rtt(rtt)];
+                    (Net::Star(Shape { branches, ..one_branch(queue, "0%") }), vec![(0.0, 8.0)])
+                }
+                None => anyhow::bail!("no comparison {name}; there are {}", NAMES.join(", ")),
+            },
+        };
+        let path = match law {
+            Law::EndNode { .. } => PathUse::Unbounded,
+            Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => {
+                PathUse::default()
+            }
         };
         let capacity = if net.limits_sources() { MESH.1 } else { CAPACITY };
-        Ok(Scenario { name: name.to_owned(), net, capacity, law, lives })
+        Ok(Scenario { name: name.to_owned(), net, capacity, law, path, lives })
     }
 
     /// What its files' names begin with.
     pub fn stem(&self) -> String {
-        format!("compare-{}-{}-{}", self.name, law_name(self.law), self.net.queue())
+        let alpha = match self.law {
+            Law::EndNode { alpha, .. } if alpha != ALPHA => format!("-alpha-{alpha}"),
+            _ => String::new(),
+        };
+        format!("compare-{}-{}{alpha}-{}", self.name, law_name(self.law), self.net.queue())
     }
 
     /// When the last session stops.
@@ -260,8 +300,12 @@ const LEAD: f64 = 0.5;
 
 /// A laboratory whose sources serve, each with its capacity in a mesh.
 fn sources(tools: &Tools, scenario: &Scenario) -> Result<(Lab, Vec<String>)> {
+    let unbounded = (scenario.path == PathUse::Unbounded).then_some("--no-path-bound");
     let mesh = match &scenario.net {
-        Net::Star(shape) => return with_sources(shape, tools, &[]),
+        Net::Star(shape) => {
+            let options = unbounded.map(str::to_owned).into_iter().collect();
+            return with_sources(shape, tools, &vec![options; shape.branches.len()]);
+        }
         Net::Mesh(mesh) => mesh,
     };
     let mut lab = Lab::open_file(&scenario.net.file(), &tools.gtp)?;
@@ -271,6 +315,7 @@ fn sources(tools: &Tools, scenario: &Scenario) -> Result<(Lab, Vec<String>)> {
     let out = format!("{:.0}bit", scenario.capacity);
     let interval = format!("{INTERVAL_MS}ms");
     let mut options = vec!["--public", "--capacity-out", &out];
+    options.extend(unbounded);
     if let Law::EndNode { .. } = scenario.law {
         options.extend(["--interval", &interval]);
     }
@@ -295,6 +340,7 @@ fn told(scenario: &Scenario, i: usize, prints: &[String], wait: f64) -> Transfer
 fn terms(scenario: &Scenario, transfers: Vec<Transfer>) -> Plan {
     let mut told = plan(transfers);
     told.capacity_in = Some(scenario.capacity as u64);
+    told.unbounded = scenario.path == PathUse::Unbounded;
     if let Law::EndNode { alpha, beta } = scenario.law {
         (told.end_node, told.interval_ms) = (Some((alpha, beta)), Some(INTERVAL_MS));
     }
@@ -372,6 +418,7 @@ impl Runs {
             "end_s": per(&|run| json!(run.end(scenario))),
             "phases": phases, "settling_s": per(&|run| json!(run.settling(scenario))),
             "settling_aligned_minus_real_s": self.differences(scenario),
+            "figures": per(&|run| json!(run.figures(scenario))),
             "access_queue_loss": per(&|run| json!(run.loss(scenario))),
             "hashes": hashes}))
     }
@@ -403,6 +450,12 @@ pub struct Distances {
     pub aligned: [Distance; 2],
     /// One real run to the other.
     pub noise: Distance,
+}
+
+/// The round trip of `one-RTT` in milliseconds.
+fn one_rtt(name: &str) -> Option<f64> {
+    let rtt: f64 = name.strip_prefix("one-")?.parse().ok()?;
+    (rtt.is_finite() && (0.0..=1_000.0).contains(&rtt)).then_some(rtt)
 }
 
 /// A law's name, as scenario files write it.

@@ -12,7 +12,7 @@ use gtp_net::client::{
     Endpoint, GetRequest, Monitor, Place, Progress, SourceShare, Terms, Url, get,
 };
 use gtp_net::engine::{Host, HostConfig};
-use gtp_net::flows::{FailureKind, Law};
+use gtp_net::flows::{FailureKind, Law, PathUse};
 use gtp_net::identity::{Fingerprint, Identity};
 use gtp_net::trust::HostTrust;
 use gtp_store::{BlockSink, DiscardSink, Have, SinkError, Value, Window, Written};
@@ -31,6 +31,9 @@ pub struct Plan {
     /// A law by which one end decides alone, and its rate in bit/s; none: the above.
     #[serde(default)]
     pub alone: Option<(String, u64)>,
+    /// Whether the path bounds no session, where the sources agree.
+    #[serde(default)]
+    pub unbounded: bool,
     /// The transfers.
     pub transfers: Vec<Transfer>,
 }
@@ -65,10 +68,11 @@ pub async fn run(plan: Plan) -> Result<()> {
     let interval = plan.interval_ms.map(Span::from_millis);
     let endpoint = Endpoint::new(host, Identity::generate(), interval);
     let law = law(&plan)?;
+    let path = if plan.unbounded { PathUse::Unbounded } else { PathUse::default() };
     let began = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for (i, transfer) in plan.transfers.into_iter().enumerate() {
-        tasks.spawn(one(i, transfer, Arc::clone(&endpoint), law, began));
+        tasks.spawn(one(i, transfer, Arc::clone(&endpoint), (law, path), began));
     }
     while let Some(done) = tasks.join_next().await {
         done??;
@@ -93,14 +97,14 @@ async fn one(
     i: usize,
     transfer: Transfer,
     endpoint: Arc<Endpoint>,
-    law: Law,
+    (law, path): (Law, PathUse),
     began: Instant,
 ) -> Result<()> {
     let pins = transfer.sources.iter().map(|(_, fp)| fp.parse::<Fingerprint>());
     let pins = pins.collect::<Result<Vec<_>, _>>().context("a fingerprint")?;
     let urls = transfer.sources.iter().map(|(url, _)| url.parse::<Url>());
     let urls = urls.collect::<Result<Vec<_>, _>>().context("an address")?;
-    let terms = Terms { law, ..Terms::new(HostTrust::Pinned(pins)) };
+    let terms = Terms { law, path, ..Terms::new(HostTrust::Pinned(pins)) };
     tokio::time::sleep_until((began + Duration::from_secs_f64(transfer.start)).into()).await;
     say(&serde_json::json!({"event": "begin", "transfer": i}));
     let (events, mut heard) = mpsc::unbounded_channel();

@@ -134,6 +134,7 @@ impl Table {
             interval_ms: None,
             end_node: None,
             alone,
+            unbounded: false,
             transfers: transfers.collect(),
         };
         let sink = Sink::start(&lab, tools, &plan)?;

@@ -77,7 +77,8 @@ struct RunArgs {
 
 #[derive(Args)]
 struct CompareArgs {
-    /// Which: one, one-by-one, together, twenty, fifteen; none: all.
+    /// Which: one, one-RTT (in ms), one-by-one, together, twenty, fifteen, two-each, three-each;
+    /// none: all.
     cases: Vec<String>,
     /// Queue of the sink's access link.
     #[arg(long, default_value = "100ms")]
@@ -85,6 +86,9 @@ struct CompareArgs {
     /// How the sink shares its capacity.
     #[arg(long, value_enum, default_value_t = LawName::Grant)]
     law: LawName,
+    /// The end-node law's alpha; of several, a run with each.
+    #[arg(long, default_value = "0.1", value_delimiter = ',')]
+    alpha: Vec<f64>,
     /// Where pages, figures and numbers go.
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
@@ -95,7 +99,8 @@ struct CompareArgs {
 enum LawName {
     /// Grants.
     Grant,
-    /// The thesis's, with alpha 0.1, beta 0.2 and an interval of 20 ms (thesis IX.3).
+    /// The thesis's, with beta 0.2, an interval of 20 ms, and without a bound by the path (thesis
+    /// IX.3).
     Endnode,
 }
 
@@ -163,16 +168,19 @@ fn rows_of(words: &[String]) -> Result<Vec<Value>> {
 
 /// Runs scenarios in both worlds; returns what was printed.
 fn compare(args: CompareArgs) -> Result<Vec<Value>> {
-    let CompareArgs { cases: names, queue, law, out } = args;
+    let CompareArgs { cases: names, queue, law, alpha, out } = args;
     let tools = tools()?;
     let mut all = Vec::new();
-    let law = match law {
-        LawName::Grant => Law::Grant,
-        LawName::Endnode => Law::EndNode { alpha: 0.1, beta: 0.2 },
+    let laws: Vec<Law> = match law {
+        LawName::Grant => vec![Law::Grant],
+        LawName::Endnode => {
+            alpha.into_iter().map(|alpha| Law::EndNode { alpha, beta: 0.2 }).collect()
+        }
     };
-    for name in chosen(names, compare::NAMES) {
-        let scenario = Scenario::named(&name, &queue, law)?;
-        let runs = Runs::of(&tools, &scenario).context(name)?;
+    let named = chosen(names, compare::NAMES);
+    for (name, law) in named.iter().flat_map(|name| laws.iter().map(move |&law| (name, law))) {
+        let scenario = Scenario::named(name, &queue, law)?;
+        let runs = Runs::of(&tools, &scenario).with_context(|| name.clone())?;
         let numbers = runs.to_json(&scenario)?;
         gtp_lab::say!("{numbers}");
         let stem = scenario.stem();

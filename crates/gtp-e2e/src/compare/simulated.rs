@@ -9,7 +9,7 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_emu::NetSpec;
 use gtp_emu::stats::{LinkRow, PathRow, Snapshot, WayRow};
 use gtp_link::LinkId;
-use gtp_proto::Law;
+use gtp_proto::{Kept, Law, PathUse};
 use gtp_sim::packet::{HostSpec, NodeId, Path, SessionId, SessionSpec, World};
 
 use super::{INTERVAL_MS, Run, Scenario};
@@ -93,6 +93,10 @@ impl Made {
             start: time(life.0),
             stop: Some(time(life.1)),
             law: scenario.law,
+            kept: match scenario.path {
+                PathUse::Unbounded => Kept::ByNothing,
+                PathUse::Bounded(_) => Kept::ByPathBound,
+            },
             down: self.way(spec, source, sink)?,
             up: self.way(spec, sink, source)?,
             ..SessionSpec::new(self.hosts[source], self.hosts[sink])

@@ -61,6 +61,7 @@ fn small() -> Scenario {
         }),
         capacity: 9e6,
         law: Law::Grant,
+        path: PathUse::default(),
         lives: vec![(0.0, 3.0), (1.0, 4.0)],
     }
 }
@@ -118,6 +119,7 @@ fn sessions_of_a_mesh_have_their_shares_in_the_simulated_world() {
         net: Net::Mesh(mesh),
         capacity: 9e6,
         law: Law::Grant,
+        path: PathUse::default(),
         lives: vec![(0.0, 4.0), (0.0, 4.0), (0.0, 2.0)],
     };
     let phases = scenario.phases();

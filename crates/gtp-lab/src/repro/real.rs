@@ -6,7 +6,7 @@
 //! these rows and what must be true of it, as of what is computed.
 
 use super::entry::{Check, Entry};
-use super::formula::Quantities;
+use super::formula::{Quantities, assign};
 use super::verdict::{Finding, Verdict, findings, of_findings};
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,13 +22,36 @@ pub struct Real {
     /// What is not as in the paper: rates, span, the other end's law.
     #[serde(default)]
     pub note: String,
-    /// For each quantity where it stands in the stored rows, as a JSON pointer (RFC 6901). What
-    /// stands there is a number, a truth (1 or 0), nothing (not a number), or a list of these.
+    /// For each quantity where it stands in the stored rows, as a JSON pointer (RFC 6901) or
+    /// several. What stands there is a number, a truth (1 or 0), nothing (not a number), or a list
+    /// of these.
     #[serde(default)]
-    pub read: BTreeMap<String, String>,
+    pub read: BTreeMap<String, Pointers>,
+    /// `name = formula` over what was read, in this order.
+    #[serde(default)]
+    pub compute: Vec<String>,
     /// What must be true.
     #[serde(default)]
     pub check: Vec<Check>,
+}
+
+/// Where a quantity stands.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Pointers {
+    /// At one place.
+    One(String),
+    /// At several, one after the other.
+    Many(Vec<String>),
+}
+
+impl Pointers {
+    fn all(&self) -> &[String] {
+        match self {
+            Pointers::One(one) => std::slice::from_ref(one),
+            Pointers::Many(many) => many,
+        }
+    }
 }
 
 /// The file beside an entry that holds what was found.
@@ -67,7 +90,7 @@ pub fn judge(entry: &Entry) -> Option<Measured> {
     let real = entry.real.as_ref().filter(|real| !real.check.is_empty())?;
     let result = stored(&entry.folder).and_then(|from| {
         is_of(real, &from)?;
-        Ok((quantities(&real.read, &from.rows)?, from))
+        Ok((quantities(real, &from.rows)?, from))
     });
     Some(match result {
         Ok((quantities, from)) => {
@@ -96,19 +119,24 @@ fn is_of(real: &Real, from: &Stored) -> Result<(), String> {
     }
 }
 
-fn quantities(read: &BTreeMap<String, String>, rows: &[Value]) -> Result<Quantities, String> {
+fn quantities(real: &Real, rows: &[Value]) -> Result<Quantities, String> {
     let rows = Value::Array(rows.to_vec());
     let mut found = Quantities::default();
-    for (name, pointer) in read {
-        let value = rows.pointer(pointer).ok_or_else(|| format!("{STORED} has no {pointer}"))?;
-        let numbers = match value {
-            Value::Array(all) => all.iter().map(number).collect(),
-            one => number(one).map(|x| vec![x]),
-        };
-        let numbers = numbers.ok_or_else(|| format!("{STORED}: {pointer} is no number"))?;
-        found.insert(name.clone(), numbers);
+    for (name, pointers) in &real.read {
+        let numbers = pointers.all().iter().map(|pointer| numbers(&rows, pointer));
+        found.insert(name.clone(), numbers.collect::<Result<Vec<_>, _>>()?.concat());
     }
+    real.compute.iter().try_for_each(|line| assign(line, &mut found))?;
     Ok(found)
+}
+
+fn numbers(rows: &Value, pointer: &str) -> Result<Vec<f64>, String> {
+    let value = rows.pointer(pointer).ok_or_else(|| format!("{STORED} has no {pointer}"))?;
+    let numbers = match value {
+        Value::Array(all) => all.iter().map(number).collect(),
+        one => number(one).map(|x| vec![x]),
+    };
+    numbers.ok_or_else(|| format!("{STORED}: {pointer} is no number"))
 }
 
 /// What is there as a number; what was never reached is not one.
