@@ -164,7 +164,8 @@ fn whose(whose: Whose) -> &'static str {
 /// One row a check; an entry without checks has one row, too.
 pub fn checks_csv(judged: &[Judged]) -> String {
     let mut csv = String::from(
-        "entry,place,computed_by,verdict,claim,whose,quantity,criterion,found,holds,why,difference\n",
+        "entry,place,computed_by,verdict,claim,whose,quantity,criterion,found,holds,why,\
+         difference\n",
     );
     for one in judged {
         let entry = &one.entry;
