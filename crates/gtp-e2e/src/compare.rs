@@ -119,6 +119,7 @@ impl Scenario {
             (0..5).flat_map(move |from| (0..each).map(move |k| (from, (from + k) % 5))).collect()
         };
         let (net, lives) = match name {
+            "one" => (Net::Star(one_branch(queue, "0%")), vec![(0.0, 6.0)]),
             "two-each" => {
                 let life = |i: usize| (2.0 * i as f64, 40.0);
                 (mesh(FAR, around(2)).0, (0..10).map(life).collect())

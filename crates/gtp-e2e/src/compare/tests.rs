@@ -50,6 +50,19 @@ fn phases_lie_between_starts_and_stops() {
     assert!(Scenario::named("none", "100ms", Law::Grant).is_err());
 }
 
+#[test]
+fn every_named_comparison_is_there_and_others_are_not() {
+    for name in NAMES.iter().chain(&["one-20", "one-1"]) {
+        let scenario = Scenario::named(name, "100ms", Law::Grant).unwrap();
+        let phases = scenario.phases();
+        let shares = phases.iter().map(|phase| scenario.shares(phase).unwrap());
+        assert!(shares.flatten().all(|share| share > 0.0), "{name}");
+    }
+    for name in ["one-", "one-x", "one--1", "four"] {
+        assert!(Scenario::named(name, "100ms", Law::Grant).is_err(), "{name}");
+    }
+}
+
 /// Two sessions to a sink of 9 Mbit/s, the second one second later.
 fn small() -> Scenario {
     Scenario {
