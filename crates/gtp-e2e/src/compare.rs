@@ -32,9 +32,15 @@ pub use figures::Figures;
 pub use net::{Mesh, Net};
 pub use simulated::simulate;
 
-/// The names of all comparisons.
+/// The names of all comparisons, of a thesis's figures: `one` session over 60 ms (IX.5), with a
+/// number behind it over so many ms (IX.7); five with round trips of 1, 1, 60, 60 and 140 ms to one
+/// sink that start `one-by-one` every three seconds and stop in the same order, are `joining`
+/// every ten (IX.9), or start `together` (IX.8); and among five such sources and five sinks, at a
+/// tenth of the rates, `twenty`, source `i` skipping sink `i` (IX.12), `fifteen` of Table IX.2
+/// (IX.15), `two-each`, two at each node, one more every two seconds (IX.17), and `three-each`,
+/// three, of which the first stops before the others (IX.18).
 pub const NAMES: &[&str] =
-    &["one", "one-by-one", "together", "twenty", "fifteen", "two-each", "three-each"];
+    &["one", "one-by-one", "joining", "together", "twenty", "fifteen", "two-each", "three-each"];
 
 /// Length of a bin of the trajectories, in seconds.
 pub const BIN: f64 = 0.1;
@@ -97,64 +103,22 @@ pub struct Phase {
 }
 
 impl Scenario {
-    /// The scenario of this name: `one` session over 60 ms (Figure IX.5), or `one-20` over 20 ms
-    /// (Figure IX.7); five sessions with round
-    /// trips of 1, 1, 60, 60 and 140 ms to one sink that start `one-by-one` every three seconds and
-    /// stop in the same order; the five `together`; `twenty` sessions among five such sources and
-    /// five sinks, source `i` skipping sink `i` (Figures IX.12 and IX.13), or `fifteen` of Table
-    /// IX.2, at a tenth of the rates; there too, `two-each`: two sessions at each node, of which
-    /// one starts every two seconds (Figure IX.17), and `three-each`: three, of which the first
-    /// stops before the others (Figure IX.18). The path bounds no session of the thesis's law.
+    /// The scenario of a name in [`NAMES`], or `one-RTT`. The path bounds no session of the thesis's
+    /// law.
     ///
     /// # Errors
     /// If there is no such name.
     pub fn named(name: &str, queue: &str, law: Law) -> Result<Scenario> {
-        let mesh = |rtts_ms: [f64; 5], pairs: Vec<(usize, usize)>| {
-            let lives = vec![(0.0, 12.0); pairs.len()];
-            let access = (MESH.0.to_owned(), queue.to_owned());
-            (Net::Mesh(Mesh { access, rtts_ms: rtts_ms.to_vec(), pairs }), lives)
-        };
-        const FAR: [f64; 5] = [1.0, 1.0, 60.0, 60.0, 140.0];
-        let around = |each: usize| {
-            (0..5).flat_map(move |from| (0..each).map(move |k| (from, (from + k) % 5))).collect()
-        };
-        let (net, lives) = match name {
-            "one" => (Net::Star(one_branch(queue, "0%")), vec![(0.0, 6.0)]),
-            "two-each" => {
-                let life = |i: usize| (2.0 * i as f64, 40.0);
-                (mesh(FAR, around(2)).0, (0..10).map(life).collect())
-            }
-            "three-each" => {
-                let life = |i: usize| {
-                    (2.0 * (i % 3) as f64, if i.is_multiple_of(3) { 25.0 } else { 45.0 })
-                };
-                (mesh(FAR, around(3)).0, (0..15).map(life).collect())
-            }
-            "one-by-one" => {
-                let life = |i: usize| (3.0 * i as f64, 3.0 * (5 + i) as f64);
-                (Net::Star(five(queue)), (0..5).map(life).collect())
-            }
-            "together" => (Net::Star(five(queue)), vec![(0.0, 10.0); 5]),
-            "twenty" => {
-                let all = (0..5).flat_map(|from| (0..5).map(move |to| (from, to)));
-                mesh(FAR, all.filter(|(from, to)| from != to).collect())
-            }
-            "fifteen" => mesh([60.0, 1.0, 140.0, 1.0, 60.0], PAIRS.to_vec()),
-            _ => match one_rtt(name) {
-                Some(rtt) => {
-                    let branches = vec![Branch::rtt(rtt)];
-                    (Net::Star(Shape { branches, ..one_branch(queue, "0%") }), vec![(0.0, 8.0)])
-                }
-                None => anyhow::bail!("no comparison {name}; there are {}", NAMES.join(", ")),
-            },
-        };
+        let found = to_one(name, queue).or_else(|| among_five(name, queue));
+        let (net, lives) = found
+            .with_context(|| format!("no comparison {name}; there are {}", NAMES.join(", ")))?;
+        let capacity = if net.limits_sources() { MESH.1 } else { CAPACITY };
         let path = match law {
             Law::EndNode { .. } => PathUse::Unbounded,
             Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => {
                 PathUse::default()
             }
         };
-        let capacity = if net.limits_sources() { MESH.1 } else { CAPACITY };
         Ok(Scenario { name: name.to_owned(), net, capacity, law, path, lives })
     }
 
@@ -451,6 +415,54 @@ pub struct Distances {
     pub aligned: [Distance; 2],
     /// One real run to the other.
     pub noise: Distance,
+}
+
+/// The network of a scenario, and when each session starts and stops.
+type Setting = (Net, Vec<(f64, f64)>);
+
+/// A scenario of sessions to one sink.
+fn to_one(name: &str, queue: &str) -> Option<Setting> {
+    let five = || Net::Star(five(queue));
+    Some(match name {
+        "one" => (Net::Star(one_branch(queue, "0%")), vec![(0.0, 6.0)]),
+        "one-by-one" => {
+            let life = |i: usize| (3.0 * i as f64, 3.0 * (5 + i) as f64);
+            (five(), (0..5).map(life).collect())
+        }
+        "joining" => (five(), (0..5).map(|i| (10.0 * i as f64, 50.0)).collect()),
+        "together" => (five(), vec![(0.0, 10.0); 5]),
+        _ => {
+            let branches = vec![Branch::rtt(one_rtt(name)?)];
+            (Net::Star(Shape { branches, ..one_branch(queue, "0%") }), vec![(0.0, 8.0)])
+        }
+    })
+}
+
+/// A scenario of sessions among five sources and five sinks.
+fn among_five(name: &str, queue: &str) -> Option<Setting> {
+    const FAR: [f64; 5] = [1.0, 1.0, 60.0, 60.0, 140.0];
+    let mesh = |rtts_ms: [f64; 5], pairs: Vec<(usize, usize)>| {
+        let access = (MESH.0.to_owned(), queue.to_owned());
+        Net::Mesh(Mesh { access, rtts_ms: rtts_ms.to_vec(), pairs })
+    };
+    let around = |each: usize| {
+        (0..5).flat_map(move |from| (0..each).map(move |k| (from, (from + k) % 5))).collect()
+    };
+    Some(match name {
+        "twenty" => {
+            let all = (0..5).flat_map(|from| (0..5).map(move |to| (from, to)));
+            (mesh(FAR, all.filter(|(from, to)| from != to).collect()), vec![(0.0, 12.0); 20])
+        }
+        "fifteen" => {
+            (mesh([60.0, 1.0, 140.0, 1.0, 60.0], PAIRS.to_vec()), vec![(0.0, 12.0); PAIRS.len()])
+        }
+        "two-each" => (mesh(FAR, around(2)), (0..10).map(|i| (2.0 * f64::from(i), 40.0)).collect()),
+        "three-each" => {
+            let life = |i: u32| (2.0 * f64::from(i % 3), if i % 3 < 1 { 25.0 } else { 45.0 });
+            (mesh(FAR, around(3)), (0..15).map(life).collect())
+        }
+        _ => return None,
+    })
 }
 
 /// The round trip of `one-RTT` in milliseconds.

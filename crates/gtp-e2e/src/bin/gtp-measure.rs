@@ -77,8 +77,8 @@ struct RunArgs {
 
 #[derive(Args)]
 struct CompareArgs {
-    /// Which: one, one-RTT (in ms), one-by-one, together, twenty, fifteen, two-each, three-each;
-    /// none: all.
+    /// Which: one, one-RTT (in ms), one-by-one, joining, together, twenty, fifteen, two-each,
+    /// three-each; none: all.
     cases: Vec<String>,
     /// Queue of the sink's access link.
     #[arg(long, default_value = "100ms")]
