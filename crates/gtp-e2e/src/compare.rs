@@ -103,8 +103,8 @@ pub struct Phase {
 }
 
 impl Scenario {
-    /// The scenario of a name in [`NAMES`], or `one-RTT`. The path bounds no session of the thesis's
-    /// law.
+    /// The scenario of a name in [`NAMES`], or `one-RTT`. The path bounds no session of the
+    /// thesis's law.
     ///
     /// # Errors
     /// If there is no such name.
