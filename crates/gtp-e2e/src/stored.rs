@@ -22,12 +22,12 @@ pub struct Runnable {
 
 /// What is stored.
 #[derive(Debug, Serialize)]
-struct Stored<'a> {
+struct Stored {
     command: String,
     machine: String,
     commit: String,
     date: String,
-    rows: &'a [Value],
+    rows: Vec<Value>,
 }
 
 /// An entry's file, of which nothing but the run is read here.
@@ -93,12 +93,34 @@ pub fn store(entry: &Runnable, rows: &[Value]) -> Result<PathBuf> {
         machine: machine()?,
         commit: commit(&entry.folder)?,
         date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
-        rows,
+        rows: rows.iter().map(rounded).collect(),
     };
     let path = entry.folder.join("real.json");
-    let text = serde_json::to_string_pretty(&stored)? + "\n";
+    let text = lines(&stored)?;
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
+}
+
+/// The file's text: a line for each field, and one for each row, so that versions can be compared.
+fn lines(stored: &Stored) -> Result<String> {
+    let Value::Object(mut fields) = serde_json::to_value(stored)? else { bail!("no object") };
+    fields.remove("rows");
+    let heads = fields.iter().map(|(name, value)| format!("  \"{name}\": {value},\n"));
+    let rows: Vec<String> = stored.rows.iter().map(|row| format!("    {row}")).collect();
+    Ok(format!("{{\n{}  \"rows\": [\n{}\n  ]\n}}\n", heads.collect::<String>(), rows.join(",\n")))
+}
+
+/// The same with five digits of each number that is not whole.
+fn rounded(value: &Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let short = number.as_f64().and_then(|x| format!("{x:.4e}").parse::<f64>().ok());
+            short.map_or(Value::Null, Value::from)
+        }
+        Value::Array(all) => all.iter().map(rounded).collect(),
+        Value::Object(all) => all.iter().map(|(k, v)| (k.clone(), rounded(v))).collect(),
+        other => other.clone(),
+    }
 }
 
 /// Cores, processor and kernel.
@@ -135,6 +157,23 @@ mod tests {
             std::fs::write(folder.join("entry.toml"), text).unwrap();
         }
         root
+    }
+
+    #[test]
+    fn what_is_stored_is_json_with_five_digits_and_a_line_for_each_row() {
+        let row = serde_json::json!({"rates": [1.234_567_8, 3], "ok": true, "none": null});
+        let stored = Stored {
+            command: "run \"c\"".into(),
+            machine: "m".into(),
+            commit: "c".into(),
+            date: "d".into(),
+            rows: vec![rounded(&row), rounded(&row)],
+        };
+        let text = lines(&stored).unwrap();
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, serde_json::to_value(&stored).unwrap());
+        assert_eq!(read["rows"][1]["rates"], serde_json::json!([1.2346, 3]));
+        assert_eq!(text.lines().count(), 10);
     }
 
     #[test]
