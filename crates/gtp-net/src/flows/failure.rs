@@ -44,6 +44,22 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    /// All of them.
+    pub const ALL: [FailureKind; 12] = [
+        FailureKind::Other,
+        FailureKind::Usage,
+        FailureKind::Missing,
+        FailureKind::Destination,
+        FailureKind::Temporary,
+        FailureKind::Unreachable,
+        FailureKind::Integrity,
+        FailureKind::Authentication,
+        FailureKind::TimeLimit,
+        FailureKind::NoUdpPath,
+        FailureKind::Partial,
+        FailureKind::Interrupted,
+    ];
+
     /// The exit code of a command that ends so.
     pub const fn exit_code(self) -> u8 {
         match self {

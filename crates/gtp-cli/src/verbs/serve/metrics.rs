@@ -53,6 +53,8 @@ struct Numbers {
 /// What is counted.
 struct Counts {
     ended: Counters,
+    /// The same by verb and outcome alone.
+    ends: Counters,
     content: Counters,
     wire: Counters,
     wasted: Counters,
@@ -89,6 +91,9 @@ const ENDS_MOST: usize = 1_024;
 
 /// Why a connection was turned away before it proved a key.
 const TOO_MANY: &str = "too_many";
+
+/// What sessions of a server of files do. A stream that it serves goes into a file, and is a `put`.
+const VERBS: [&str; 4] = ["get", "put", "list", "tree"];
 
 /// Sessions of these move data, and may wait for a listing before they do.
 const MOVING: [&str; 2] = ["get", "put"];
@@ -177,6 +182,11 @@ impl Counts {
             }
         }
         counts.refuse(TOO_MANY, Whose::Stranger, 0);
+        for verb in VERBS {
+            for outcome in ["done"].into_iter().chain(FailureKind::ALL.map(FailureKind::as_str)) {
+                counts.count_end(verb, outcome, 0);
+            }
+        }
         counts
     }
 
@@ -185,6 +195,7 @@ impl Counts {
         let rates: fn() -> Histogram = || Histogram::new(exponential_buckets(1e5, 4.0, 11));
         Counts {
             ended: Family::default(),
+            ends: Family::default(),
             content: Family::default(),
             wire: Family::default(),
             wasted: Family::default(),
@@ -214,6 +225,8 @@ impl Counts {
         gtpd::process::register(&mut root);
         let all = root.sub_registry_with_prefix("gtp_serve");
         all.register("sessions", "Sessions that ended", self.ended.clone());
+        let help = "Sessions that ended; all series are there from the start on";
+        all.register("ends", help, self.ends.clone());
         all.register("content_bytes", "Content that was moved", self.content.clone());
         all.register("wire_bytes", "IP bytes of data packets", self.wire.clone());
         let help = "IP bytes of data packets that were lost or came twice, an estimate";
@@ -349,9 +362,16 @@ impl Counts {
         if moved.content_bytes > 0 {
             self.rates.get_or_create(&verb).observe(rate(moved) as f64);
         }
+        let outcome = outcome(failure);
         let mut labels = self.labels(visit);
-        labels.push(("outcome", outcome(failure).to_owned()));
+        labels.push(("outcome", outcome.to_owned()));
         self.ended.get_or_create(&labels).inc();
+        self.count_end(visit.request.verb, outcome, 1);
+    }
+
+    fn count_end(&self, verb: &str, outcome: &str, count: u64) {
+        let labels = vec![("verb", verb.to_owned()), ("outcome", outcome.to_owned())];
+        self.ends.get_or_create(&labels).inc_by(count);
     }
 
     fn refuse(&self, why: &str, whose: Whose, count: u64) {
@@ -499,6 +519,26 @@ mod tests {
         assert_eq!(sum(&page, "gtp_serve_session_seconds_count{", ""), 300);
         let keys = page.lines().filter(|l| l.starts_with("gtp_serve_content_bytes_total{"));
         assert_eq!(keys.count(), NAMES_MOST + 2);
+    }
+
+    #[test]
+    fn the_first_failure_of_a_kind_is_an_increase_of_a_series_that_was_zero() {
+        let numbers = Numbers::new(Sessions::default());
+        let ends = |has: &str| sum(&page(&numbers), "gtp_serve_ends_total{", has);
+        let series = |page: String| {
+            page.lines().filter(|line| line.starts_with("gtp_serve_ends_total{")).count()
+        };
+        let all = series(page(&numbers));
+        assert_eq!((all, ends("")), (VERBS.len() * (FailureKind::ALL.len() + 1), 0));
+        for kind in FailureKind::ALL {
+            let visit = visit(1, "anna", Whose::Listed);
+            let failure = Some(Failure::new(kind, "why"));
+            numbers.counts().count(&ServerEvent::Ended { visit, moved: moved(1), failure });
+            let outcome = format!("outcome=\"{}\"}}", kind.as_str());
+            assert_eq!(ends(&outcome), 1, "{outcome}");
+        }
+        assert_eq!(series(page(&numbers)), all, "no series begins at one");
+        assert_eq!(ends("verb=\"get\""), FailureKind::ALL.len() as u64);
     }
 
     #[test]
