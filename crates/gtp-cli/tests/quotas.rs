@@ -92,6 +92,43 @@ fn a_put_beyond_a_groups_quota_is_refused_with_what_is_left_and_nothing_is_writt
     world.expect(0, &["put", "large", &server.url("lab/")]);
 }
 
+/// Puts until the server has counted; the exit code then.
+fn put_once_counted(world: &World, file: &str, url: &str) -> Option<i32> {
+    let mut code = None;
+    wait_for("the count", || {
+        code = world.run("client", &["put", file, url]).status.code();
+        code != Some(5)
+    });
+    code
+}
+
+#[test]
+fn another_directory_at_an_exports_path_is_counted_anew() {
+    let world = World::new();
+    for (dir, size) in [("one", 0), ("two", 900_000), ("three", 900_000)] {
+        fs::create_dir(world.path(dir)).unwrap();
+        fs::write(world.path(dir).join("there"), bytes(size, 1)).unwrap();
+    }
+    let lead = |dir| std::os::unix::fs::symlink(dir, world.path("lab")).unwrap();
+    lead("one");
+    let server = serve(&world);
+    local(&world, "more", 150_000);
+    let place = server.url("lab/");
+    world.expect(0, &["put", "more", &place]);
+    fs::remove_file(world.path("lab")).unwrap();
+    lead("two");
+    assert_eq!(put_once_counted(&world, "more", &place), Some(4));
+    // A path of its own in the configuration.
+    fs::remove_file(world.path("lab/there")).unwrap();
+    let settings = fs::read_to_string(world.path("serve.toml")).unwrap();
+    fs::write(world.path("serve.toml"), settings.replace("/lab\"", "/three\"")).unwrap();
+    kill_process(Pid::from_raw(server.id() as i32).unwrap(), Signal::HUP).unwrap();
+    wait_for("the configuration", || {
+        fs::read_to_string(world.path("log")).unwrap().contains("was read again")
+    });
+    assert_eq!(put_once_counted(&world, "more", &place), Some(4));
+}
+
 #[test]
 fn what_is_removed_gives_room_and_what_is_replaced_by_less_as_well() {
     let world = World::new();

@@ -26,6 +26,11 @@ pub struct StreamedFile {
 }
 
 impl StreamedFile {
+    /// The name that its part file has beside `name`.
+    pub fn part_of(name: &RelPath, tag: u64) -> String {
+        beside(name.as_str(), &format!(".{tag:016x}{PART_SUFFIX}"))
+    }
+
     /// Begins a file `name` in the directory `dir`. `tag` tells its part file from those of other
     /// streams to the same name. What has the name now stays until [`StreamedFile::place`].
     ///
@@ -36,7 +41,7 @@ impl StreamedFile {
         if name.parent().is_some() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name is a path"));
         }
-        let part = beside(name.as_str(), &format!(".{tag:016x}{PART_SUFFIX}"));
+        let part = StreamedFile::part_of(&name, tag);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
         // Who may read it is said when it gets its name.
         let file = walk::open(dir.as_fd(), &part, flags, Mode::from_raw_mode(0o600))?;

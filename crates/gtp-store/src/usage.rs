@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, statat};
+use rustix::fs::{AtFlags, Dir, FileType, fstat, statat};
 use rustix::io::Errno;
 
 use crate::name::{JOURNAL_SUFFIX, MAX_DEPTH, PART_SUFFIX, beside};
@@ -60,52 +60,85 @@ impl Sizes {
         self.near = None;
     }
 
-    /// What a name takes, alone and not with what is beneath it; nothing if it is not there or
-    /// cannot be looked at.
-    pub fn of(&mut self, path: &str) -> Usage {
+    /// What a name takes, alone and not with what is beneath it: nothing if it is not there, and
+    /// `None` if it cannot be looked at.
+    pub fn of(&mut self, path: &str) -> Option<Usage> {
         let (parent, name) = walk::split(path);
-        let dir = self.dir(parent);
-        dir.and_then(|dir| usage_of(dir, name.as_bytes()).ok()).unwrap_or_default()
+        told(self.dir(parent).and_then(|dir| usage_of(dir, name.as_bytes())))
+    }
+
+    /// The same for a name together with the unfinished file that is to get it.
+    pub fn with_part(&mut self, path: &str) -> Option<Usage> {
+        Some(self.of(path)?.plus(self.of_part(path)?))
+    }
+
+    /// Whether a directory that is open is the one at this path.
+    pub fn leads_to(&mut self, path: &str, open: BorrowedFd<'_>) -> bool {
+        let place = |dir: BorrowedFd<'_>| fstat(dir).map(|stat| (stat.st_dev, stat.st_ino));
+        let found = self.dir(path).and_then(place);
+        found.is_ok() && found == place(open)
+    }
+
+    /// Whether a directory is there.
+    pub fn is_dir(&mut self, path: &str) -> bool {
+        self.dir(path).is_ok()
     }
 
     /// The length and the time, in whole seconds, of the file that has a name.
     pub fn file(&mut self, path: &str) -> Option<(u64, i64)> {
         let (parent, name) = walk::split(path);
-        let stat = statat(self.dir(parent)?, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let stat = statat(self.dir(parent).ok()?, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         is_file.then_some((stat.st_size as u64, stat.st_mtime))
     }
 
-    /// What the unfinished file takes that is to get this name.
-    pub fn of_part(&mut self, path: &str) -> Usage {
+    /// What the unfinished file takes that is to get this name; `None` if it cannot be looked at.
+    pub fn of_part(&mut self, path: &str) -> Option<Usage> {
         let (parent, name) = walk::split(path);
         let part = beside(name, PART_SUFFIX);
-        let dir = self.dir(parent);
-        dir.and_then(|dir| usage_of(dir, part.as_bytes()).ok()).unwrap_or_default()
+        told(self.dir(parent).and_then(|dir| usage_of(dir, part.as_bytes())))
     }
 
     /// Tells what takes what beneath a path, if a directory is there: the paths are beneath it.
-    pub fn beneath_path(&mut self, path: &str, each: &mut dyn FnMut(&str, Usage)) {
-        if let Ok(dir) = walk::dir_for_reading(self.base.as_fd(), path) {
-            // What cannot be read is not counted at the start either.
-            let _ = usage_beneath(dir, &mut |path, takes| {
+    /// `None` stands for what cannot be looked at.
+    pub fn beneath_path(&mut self, path: &str, each: &mut dyn FnMut(&str, Option<Usage>)) {
+        let opened = walk::dir_for_reading(self.base.as_fd(), path);
+        let all = opened.and_then(|dir| {
+            all_beneath(dir, &mut |path, takes| {
                 each(path, takes);
                 true
-            });
+            })
+        });
+        if all.err().is_some_and(|error| !means_nothing(error)) {
+            each("", None);
         }
     }
 
-    fn dir(&mut self, path: &str) -> Option<BorrowedFd<'_>> {
+    fn dir(&mut self, path: &str) -> Result<BorrowedFd<'_>, Errno> {
         if path.is_empty() {
-            return Some(self.base.as_fd());
+            return Ok(self.base.as_fd());
         }
-        if self.near.as_ref().is_none_or(|(near, _)| near != path) {
+        let near = match self.near.take() {
+            Some(near) if near.0 == path => near,
             // What is not there may be made before the next look.
-            let dir = walk::dir_handle(self.base.as_fd(), path).ok()?;
-            self.near = Some((path.to_owned(), dir));
-        }
-        self.near.as_ref().map(|(_, dir)| dir.as_fd())
+            _ => (path.to_owned(), walk::dir_handle(self.base.as_fd(), path)?),
+        };
+        Ok(self.near.insert(near).1.as_fd())
     }
+}
+
+/// What was found: nothing where there is no such name, and `None` where nobody knows.
+fn told(found: Result<Usage, Errno>) -> Option<Usage> {
+    match found {
+        Ok(usage) => Some(usage),
+        Err(error) => means_nothing(error).then(Usage::default),
+    }
+}
+
+/// Whether an error says that nothing can be there.
+fn means_nothing(error: Errno) -> bool {
+    // A link on the way is followed by nobody, and a name that is too long cannot be given.
+    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
 }
 
 /// Tells what each name beneath a directory takes, with its path, until `each` says that it is
@@ -117,32 +150,54 @@ pub fn usage_beneath(
     dir: OwnedFd,
     each: &mut dyn FnMut(&str, Usage) -> bool,
 ) -> Result<bool, Errno> {
+    all_beneath(dir, &mut |path, takes| takes.is_none_or(|takes| each(path, takes)))
+}
+
+/// The same, with `None` for what cannot be looked at.
+fn all_beneath(
+    dir: OwnedFd,
+    each: &mut dyn FnMut(&str, Option<Usage>) -> bool,
+) -> Result<bool, Errno> {
     let top = Dir::read_from(&dir)?;
     let mut open: Vec<(Dir, String)> = vec![(top, String::new())];
     while let Some((dir, path)) = open.last_mut() {
-        let Some(Ok(entry)) = dir.read() else {
-            open.pop();
-            continue;
+        let entry = match dir.read() {
+            Some(Ok(entry)) => entry,
+            Some(Err(_)) => {
+                let goes_on = each(path, None);
+                open.pop();
+                if !goes_on {
+                    return Ok(false);
+                }
+                continue;
+            }
+            None => {
+                open.pop();
+                continue;
+            }
         };
         let name = entry.file_name().to_bytes();
         if matches!(name, b"." | b"..") {
             continue;
         }
         let holder = dir.fd()?;
-        let Ok(takes) = usage_of(holder, name) else { continue };
+        let takes = told(usage_of(holder, name));
         let full = match path.as_str() {
             "" => String::from_utf8_lossy(name).into_owned(),
             path => format!("{path}/{}", String::from_utf8_lossy(name)),
         };
-        if takes != Usage::default() && !each(&full, takes) {
+        if takes != Some(Usage::default()) && !each(&full, takes) {
             return Ok(false);
         }
         if may_be_dir(entry.file_type()) && open_depth_allows(&open) {
             let Some((dir, _)) = open.last() else { continue };
             let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY;
             let beneath = walk::open_bytes(dir.fd()?, name, flags);
-            if let Ok(beneath) = beneath.and_then(|fd| Dir::read_from(&fd)) {
-                open.push((beneath, full));
+            match beneath.and_then(|fd| Dir::read_from(&fd)) {
+                Ok(beneath) => open.push((beneath, full)),
+                Err(error) if means_nothing(error) => {}
+                Err(_) if !each(&full, None) => return Ok(false),
+                Err(_) => {}
             }
         }
     }
@@ -171,9 +226,11 @@ fn usage_of(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Usage, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::unprivileged::without_rights;
 
     fn handle(dir: &std::path::Path) -> OwnedFd {
         OwnedFd::from(fs::File::open(dir).unwrap())
@@ -183,14 +240,14 @@ mod tests {
     fn what_is_in_a_directory_that_is_made_between_two_looks_counts() {
         let dir = tempfile::tempdir().unwrap();
         let mut sizes = Sizes::beneath(handle(dir.path()));
-        assert_eq!(sizes.of("new/f"), Usage::default());
+        assert_eq!(sizes.of("new/f"), Some(Usage::default()));
         fs::create_dir(dir.path().join("new")).unwrap();
         fs::write(dir.path().join("new/f"), "12345").unwrap();
-        assert_eq!(sizes.of("new/f"), Usage { bytes: 5, files: 1 });
+        assert_eq!(sizes.of("new/f"), Some(Usage { bytes: 5, files: 1 }));
         fs::rename(dir.path().join("new"), dir.path().join("old")).unwrap();
         fs::create_dir(dir.path().join("new")).unwrap();
         sizes.look_anew();
-        assert_eq!(sizes.of("new/f"), Usage::default());
+        assert_eq!(sizes.of("new/f"), Some(Usage::default()));
     }
 
     #[test]
@@ -213,12 +270,39 @@ mod tests {
         let expected: Vec<_> = expected.map(|(p, bytes)| (p.to_owned(), bytes, 1)).into();
         assert_eq!((took, told), (Ok(true), expected));
         let mut sizes = Sizes::beneath(handle(dir.path()));
-        let mut beneath = sizes.of("a");
-        sizes.beneath_path("a", &mut |_, takes| beneath = beneath.plus(takes));
+        let mut beneath = sizes.of("a").unwrap();
+        sizes.beneath_path("a", &mut |_, takes| beneath = beneath.plus(takes.unwrap()));
         assert_eq!(beneath, Usage { bytes: 12, files: 5 });
+        assert!(sizes.is_dir("a/b") && !sizes.is_dir("a/b/f") && !sizes.is_dir("none"));
         assert_eq!(sizes.file("a/b/f").map(|(size, _)| size), Some(5));
-        assert_eq!(sizes.of("a/b/f"), Usage { bytes: 5, files: 1 });
-        assert_eq!(sizes.of_part("a/x"), Usage { bytes: 7, files: 1 });
-        assert_eq!((sizes.of("a/none"), sizes.of("a/link/large")), Default::default());
+        assert_eq!(sizes.of("a/b/f"), Some(Usage { bytes: 5, files: 1 }));
+        assert_eq!(sizes.of_part("a/x"), Some(Usage { bytes: 7, files: 1 }));
+        assert_eq!(sizes.with_part("a/x"), Some(Usage { bytes: 7, files: 1 }));
+        for none in ["a/none", "a/link/large", "a/b/f/g", "none/x"] {
+            assert_eq!(sizes.of(none), Some(Usage::default()), "{none}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_told_apart_from_what_is_not_there() {
+        without_rights(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let closed = dir.path().join("a/closed");
+            fs::create_dir_all(&closed).unwrap();
+            fs::write(closed.join("f"), "12345").unwrap();
+            let mode = |bits| fs::set_permissions(&closed, Permissions::from_mode(bits)).unwrap();
+            mode(0);
+            let mut sizes = Sizes::beneath(handle(dir.path()));
+            let mut unseen = Vec::new();
+            sizes.beneath_path("a", &mut |path, takes| {
+                unseen.extend(takes.is_none().then(|| path.to_owned()));
+            });
+            assert_eq!((sizes.of("a/closed/f"), sizes.with_part("a/closed/f")), (None, None));
+            assert_eq!(unseen, ["closed"]);
+            assert!(!sizes.leads_to("a/closed", handle(&dir.path().join("a")).as_fd()));
+            mode(0o700);
+            assert!(sizes.leads_to("a/closed", handle(&closed).as_fd()));
+            assert_eq!(sizes.of("a/closed/f"), Some(Usage { bytes: 5, files: 1 }));
+        });
     }
 }

@@ -1,86 +1,183 @@
 //! What a session's writing takes of quotas: looked up before it begins, reserved, and settled by
-//! what is there at the end.
+//! what is there at the end, however it ends.
 //!
 //! A session reserves at most what it adds: replaced files are there until their successors are
 //! whole. A file that an earlier attempt left unfinished is there already and not reserved again.
+//! All is looked at from the export's own directory: so sessions mean the same by a path.
 //! Everything here blocks.
 
-use std::collections::BTreeSet;
+mod page;
+#[cfg(test)]
+mod tests;
+
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use gtp_store::replica::{Deed, Seen};
-use gtp_store::{BlockSink, Entry, Kind, Manifest, RelPath, RootKind, Sizes, Usage};
+use gtp_store::{Entry, Kind, Manifest, RelPath, RootKind, Sizes, StreamedFile, Usage};
+pub(super) use page::PageCharge;
 
-use super::quota::{Amounts, Claimed, Full, Meter, Reservation};
-use super::spot::Spot;
+use super::quota::{Amounts, Full, Meter, Reservation};
+use super::watched::Change;
+
+/// Names that are looked at before others get their turn.
+const AT_ONCE: usize = 256;
 
 /// Room for an object that is put.
 pub(super) struct Charge {
     meter: Meter,
-    held: Reservation,
-    needs: Amounts,
-    before: Amounts,
+    sizes: Sizes,
     object: Object,
-    /// Given back when all is settled.
-    _claimed: Claimed,
+    /// So many of its names are watched.
+    entered: usize,
+    /// What was reserved for each name.
+    needs: Vec<Need>,
+    held: Option<Reservation>,
 }
 
-/// An object at the place that it goes to.
+/// What one name needs.
+#[derive(Clone, Copy, Default)]
+struct Need {
+    reserved: Usage,
+    /// Bytes beside that if the file that is there is not kept, against expectation.
+    unless_kept: u64,
+}
+
+/// An object at the path that it goes to; `None` is the export itself.
 struct Object {
-    /// Beneath the holder.
-    sizes: Sizes,
-    /// Its name in the holder; `None` is the holder itself.
-    name: Option<RelPath>,
+    path: Option<RelPath>,
     manifest: Arc<Manifest>,
 }
 
 impl Charge {
-    /// Reserves room for an object; `None` where nothing is counted.
+    /// Reserves room for an object that goes to this path of the export whose directory is `root`,
+    /// where its `holder` was found.
     ///
     /// # Errors
     /// [`Full`].
     pub fn take(
         meter: Meter,
-        spot: &Spot,
+        (root, holder): (OwnedFd, &OwnedFd),
+        path: Option<&RelPath>,
         manifest: &Arc<Manifest>,
-    ) -> Result<Option<Charge>, Full> {
-        let Ok(holder) = spot.holder.as_fd().try_clone_to_owned() else { return Ok(None) };
-        if meter.is_idle() {
-            return Ok(None);
+    ) -> Result<Charge, Full> {
+        if hides() && may_close(manifest) {
+            return Err(Full::Closed);
         }
-        let claimed = meter.claim()?;
-        let (name, manifest) = (spot.name.clone(), Arc::clone(manifest));
-        let mut object = Object { sizes: Sizes::beneath(holder), name, manifest };
-        let needs = object.needs(&meter, |sizes, _, entry, at| is_alike(sizes, entry, at));
-        let held = meter.reserve(&needs)?;
-        let before = object.there(&meter);
-        Ok(Some(Charge { meter, held, needs, before, object, _claimed: claimed }))
+        let object = Object { path: path.cloned(), manifest: Arc::clone(manifest) };
+        let (sizes, entered, needs) = (Sizes::beneath(root), 0, Vec::new());
+        let mut charge = Charge { meter, sizes, object, entered, needs, held: None };
+        charge.enter()?;
+        // From now on no session moves it.
+        let above = path.and_then(RelPath::parent).unwrap_or_default();
+        if !charge.sizes.leads_to(above, holder.as_fd()) {
+            return Err(Full::Claimed);
+        }
+        charge.reserve()?;
+        Ok(charge)
     }
 
-    /// Reserves what the sink will write in spite of what was seen before.
+    fn enter(&mut self) -> Result<(), Full> {
+        while self.entered < self.object.names() {
+            let end = self.object.names().min(self.entered + AT_ONCE);
+            let mut table = self.meter.watched().table();
+            while self.entered < end {
+                table.enter(&self.object.name(self.entered), &mut self.sizes)?;
+                self.entered += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self) -> Result<(), Full> {
+        let (mut sum, mut needs) = (self.meter.nothing(), Vec::new());
+        for index in 0..self.object.names() {
+            let name = self.object.name(index);
+            let need = need(&mut self.sizes, &name, self.object.entry(index));
+            self.meter.add(&mut sum, &name, need.reserved);
+            needs.push(need);
+        }
+        self.held = Some(self.meter.reserve(&sum)?);
+        self.needs = needs;
+        Ok(())
+    }
+
+    /// Reserves what is written in spite of what was seen before, of files not kept: of each alone,
+    /// since the room of one that is kept is there for no other.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn top_up(&mut self, sink: &dyn BlockSink) -> Result<(), Full> {
-        let needs = self.object.needs(&self.meter, |_, number, _, _| sink.is_kept(number));
-        let more = needs.iter().zip(&self.needs).map(|(now, had)| now.minus(*had));
-        let more: Amounts = more.collect();
-        self.meter.extend(&mut self.held, &more)
-    }
-
-    /// Notes what is there now.
-    pub fn settle(self) {
-        drop(self);
+    pub fn top_up(&mut self, is_kept: impl Fn(u32) -> bool) -> Result<(), Full> {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        let first = self.object.names() - self.object.manifest.entries.len();
+        let files = (0_u32..).zip(first..self.object.names());
+        let is_new = |&(number, _): &(u32, usize)| !is_kept(number);
+        let new: Vec<usize> = files.filter(is_new).map(|(_, index)| index).collect();
+        let mut more = self.meter.nothing();
+        for &index in &new {
+            let bytes = self.needs.get(index).map_or(0, |need| need.unless_kept);
+            self.meter.add(&mut more, &self.object.name(index), Usage { bytes, files: 0 });
+        }
+        self.meter.extend(held, &more)?;
+        for index in new {
+            if let Some(need) = self.needs.get_mut(index) {
+                need.reserved.bytes += std::mem::take(&mut need.unless_kept);
+            }
+        }
+        Ok(())
     }
 }
 
 /// However a session ends, also while it begins: what it left is there.
 impl Drop for Charge {
     fn drop(&mut self) {
-        let after = self.object.there(&self.meter);
-        self.meter.settle(&self.before, &after);
+        self.sizes.look_anew();
+        for begin in (0..self.entered).step_by(AT_ONCE) {
+            let mut table = self.meter.watched().table();
+            let (mut before, mut after) = (self.meter.nothing(), self.meter.nothing());
+            for index in begin..self.entered.min(begin + AT_ONCE) {
+                let name = self.object.name(index);
+                let reserved = self.needs.get(index).map(|need| need.reserved);
+                let change = table.leave(&name, &mut self.sizes, reserved.unwrap_or_default());
+                note(&self.meter, (&mut before, &mut after), &name, change);
+            }
+            self.meter.settle(&before, &after);
+        }
     }
+}
+
+fn note(meter: &Meter, (before, after): (&mut Amounts, &mut Amounts), name: &str, change: Change) {
+    meter.add(before, name, change.before);
+    meter.add(after, name, change.after);
+}
+
+/// Whether a directory's permissions can hide from this process what is in it, so that the next
+/// count would miss it.
+fn hides() -> bool {
+    !rustix::process::geteuid().is_root()
+}
+
+/// Whether an object has directories that their owner may not list and search.
+fn may_close(manifest: &Manifest) -> bool {
+    const LISTS_AND_SEARCHES: u32 = 0o500;
+    let dirs = manifest.entries.iter().filter(|entry| entry.kind == Kind::Dir);
+    let modes = dirs.map(|entry| entry.mode).chain(manifest.own.map(|own| own.mode));
+    let mut bits = modes.map(|mode| mode.bits());
+    bits.any(|bits| bits & LISTS_AND_SEARCHES != LISTS_AND_SEARCHES)
+}
+
+/// What a name needs beside what is there: one for a directory or link, or for an entry.
+fn need(sizes: &mut Sizes, at: &str, entry: Option<&Entry>) -> Need {
+    let mut reserved = new_name(sizes, at);
+    let Some(entry) = entry.filter(|entry| entry.kind == Kind::File) else {
+        return Need { reserved, unless_kept: 0 };
+    };
+    let part = sizes.of_part(at).unwrap_or_default();
+    let bytes = entry.size.saturating_sub(part.bytes);
+    if is_alike(sizes, entry, at) {
+        return Need { reserved, unless_kept: bytes };
+    }
+    reserved = Usage { bytes, files: reserved.files.saturating_sub(part.files) };
+    Need { reserved, unless_kept: 0 }
 }
 
 /// Whether a file is there that a put will most likely keep.
@@ -94,97 +191,77 @@ fn is_alike(sizes: &mut Sizes, entry: &Entry, at: &str) -> bool {
 const COARSEST_S: u64 = 2;
 
 impl Object {
-    /// The paths of an entry: beneath the holder, and beneath the meter's path.
-    fn paths<'e>(
-        (kind, name): (RootKind, Option<&RelPath>),
-        entry: &'e Entry,
-    ) -> (String, &'e str) {
-        let beneath = entry.path.as_str();
-        match (kind, name) {
-            (RootKind::File, Some(name)) => (name.as_str().to_owned(), ""),
-            (RootKind::Dir, Some(name)) => (format!("{}/{beneath}", name.as_str()), beneath),
-            (RootKind::File | RootKind::Dir, None) => (beneath.to_owned(), beneath),
-        }
+    /// How many names it has: those of its entries, and its own if it is a directory.
+    fn names(&self) -> usize {
+        self.manifest.entries.len() + usize::from(self.has_own())
     }
 
-    /// What it needs beside what is there, but for files that are `kept`.
-    fn needs(
-        &mut self,
-        meter: &Meter,
-        mut kept: impl FnMut(&mut Sizes, u32, &Entry, &str) -> bool,
-    ) -> Amounts {
-        let Object { sizes, name, manifest } = self;
-        let (place, mut needs) = ((manifest.root_kind, name.as_ref()), meter.nothing());
-        if let (RootKind::Dir, Some(name)) = place {
-            meter.add(&mut needs, "", new_name(sizes, name.as_str()));
-        }
-        for (number, entry) in (0_u32..).zip(&manifest.entries) {
-            let (at, beneath) = Object::paths(place, entry);
-            let mut need = new_name(sizes, &at);
-            if entry.kind == Kind::File && !kept(sizes, number, entry, &at) {
-                let part = sizes.of_part(&at);
-                need.bytes = entry.size.saturating_sub(part.bytes);
-                need.files = need.files.saturating_sub(part.files);
-            }
-            meter.add(&mut needs, beneath, need);
-        }
-        needs
+    fn has_own(&self) -> bool {
+        self.manifest.root_kind == RootKind::Dir && self.path.is_some()
     }
 
-    /// What is there of it.
-    fn there(&mut self, meter: &Meter) -> Amounts {
-        let Object { sizes, name, manifest } = self;
-        sizes.look_anew();
-        let (place, mut there) = ((manifest.root_kind, name.as_ref()), meter.nothing());
-        if let (RootKind::Dir, Some(name)) = place {
-            meter.add(&mut there, "", sizes.of(name.as_str()));
+    /// The entry of a name; `None` for the object's own.
+    fn entry(&self, index: usize) -> Option<&Entry> {
+        let entry = index.checked_sub(usize::from(self.has_own()))?;
+        self.manifest.entries.get(entry)
+    }
+
+    /// A name's path beneath the export.
+    fn name(&self, index: usize) -> String {
+        let path = self.path.as_ref().map(RelPath::as_str);
+        match (self.manifest.root_kind, path, self.entry(index)) {
+            (RootKind::File, Some(path), _) | (RootKind::Dir, Some(path), None) => path.to_owned(),
+            (RootKind::Dir, Some(path), Some(entry)) => format!("{path}/{}", entry.path.as_str()),
+            (_, None, entry) => entry.map_or_else(String::new, |entry| entry.path.to_string()),
         }
-        for entry in &manifest.entries {
-            let (at, beneath) = Object::paths(place, entry);
-            meter.add(&mut there, beneath, sizes.of(&at));
-            if entry.kind == Kind::File {
-                meter.add(&mut there, beneath, sizes.of_part(&at));
-            }
-        }
-        there
     }
 }
 
 /// One more name, if there is none.
 fn new_name(sizes: &mut Sizes, at: &str) -> Usage {
-    let files = u64::from(sizes.of(at) == Usage::default());
+    let files = u64::from(sizes.of(at).is_none_or(|there| there == Usage::default()));
     Usage { bytes: 0, files }
 }
 
 /// Room for a stream whose length nobody knows, to one name.
 pub(super) struct StreamCharge {
     meter: Meter,
-    held: Reservation,
+    held: Option<Reservation>,
     sizes: Sizes,
-    name: RelPath,
-    before: Usage,
+    name: String,
+    /// Where it is before it gets that name.
+    part: String,
+    reserved: Usage,
 }
 
 impl StreamCharge {
-    /// Reserves a name; `None` where nothing is counted.
+    /// Reserves a name for a stream with this tag to this path of the export whose directory is
+    /// `root`, where its `holder` was found.
     ///
     /// # Errors
     /// [`Full`].
     pub fn take(
         meter: Meter,
-        holder: &OwnedFd,
-        name: &RelPath,
-    ) -> Result<Option<StreamCharge>, Full> {
-        let Ok(holder) = holder.try_clone() else { return Ok(None) };
-        if meter.is_idle() {
-            return Ok(None);
+        (root, holder): (OwnedFd, &OwnedFd),
+        path: &RelPath,
+        tag: u64,
+    ) -> Result<StreamCharge, Full> {
+        let above = path.parent().unwrap_or_default();
+        let own = RelPath::new(path.file_name()).map_err(|_| Full::Unseen)?;
+        let part = StreamedFile::part_of(&own, tag);
+        let part = if above.is_empty() { part } else { format!("{above}/{part}") };
+        let mut sizes = Sizes::beneath(root);
+        let name = path.to_string();
+        meter.watched().table().enter(&name, &mut sizes)?;
+        let (held, reserved) = (None, Usage::default());
+        let mut charge = StreamCharge { meter, held, sizes, name, part, reserved };
+        if !charge.sizes.leads_to(above, holder.as_fd()) {
+            return Err(Full::Claimed);
         }
-        let (mut sizes, name) = (Sizes::beneath(holder), name.clone());
-        let before = sizes.of(name.as_str());
-        let mut needs = meter.nothing();
-        meter.add(&mut needs, "", new_name(&mut sizes, name.as_str()));
-        let held = meter.reserve(&needs)?;
-        Ok(Some(StreamCharge { meter, held, sizes, name, before }))
+        let new = new_name(&mut charge.sizes, &charge.name);
+        charge.held = Some(charge.meter.reserve(&charge.amounts(new))?);
+        charge.reserved = new;
+        Ok(charge)
     }
 
     /// Reserves bytes that are about to be written.
@@ -192,137 +269,30 @@ impl StreamCharge {
     /// # Errors
     /// [`Full`].
     pub fn more(&mut self, bytes: u64) -> Result<(), Full> {
-        let mut needs = self.meter.nothing();
-        self.meter.add(&mut needs, "", Usage { bytes, files: 0 });
-        self.meter.extend(&mut self.held, &needs)
+        let more = Usage { bytes, files: 0 };
+        let needs = self.amounts(more);
+        if let Some(held) = &mut self.held {
+            self.meter.extend(held, &needs)?;
+        }
+        self.reserved = self.reserved.plus(more);
+        Ok(())
     }
 
-    /// Notes what is there now.
-    pub fn settle(mut self) {
-        let (mut before, mut after) = (self.meter.nothing(), self.meter.nothing());
-        self.meter.add(&mut before, "", self.before);
-        self.meter.add(&mut after, "", self.sizes.of(self.name.as_str()));
-        self.meter.settle(&before, &after);
+    fn amounts(&self, takes: Usage) -> Amounts {
+        let mut amounts = self.meter.nothing();
+        self.meter.add(&mut amounts, &self.name, takes);
+        amounts
     }
 }
 
-/// Room for steps on a tree.
-pub(super) struct PageCharge<'m> {
-    meter: &'m Meter,
-    held: Option<Reservation>,
-    sizes: Sizes,
-    /// The tree's path beneath what sizes look at.
-    tree: Option<RelPath>,
-    names: BTreeSet<String>,
-    /// Those that move with all beneath them.
-    deep: BTreeSet<String>,
-    before: Amounts,
-}
-
-impl<'m> PageCharge<'m> {
-    /// Looks at the names that these steps concern, in the tree at a path beneath `root`; `None`
-    /// where nothing is counted.
-    pub fn of<'d>(
-        meter: &'m Meter,
-        (root, tree): (OwnedFd, Option<RelPath>),
-        deeds: impl Iterator<Item = &'d Deed>,
-    ) -> Option<PageCharge<'m>> {
-        if meter.is_idle() {
-            return None;
-        }
-        let (mut names, mut deep) = (BTreeSet::new(), BTreeSet::new());
-        for deed in deeds {
-            names.insert(deed.name().to_owned());
-            if let Deed::Move { path, seen, to } = deed {
-                names.insert(to.as_str().to_owned());
-                if *seen == Seen::Dir {
-                    deep.extend([path, to].map(|path| path.as_str().to_owned()));
-                }
-            }
-        }
-        let (held, sizes, before) = (None, Sizes::beneath(root), Amounts::new());
-        let mut page = PageCharge { meter, held, sizes, tree, names, deep, before };
-        page.before = page.there();
-        Some(page)
-    }
-
-    /// Reserves what a step needs.
-    ///
-    /// # Errors
-    /// [`Full`].
-    pub fn admit(&mut self, deed: &Deed) -> Result<(), Full> {
-        let mut needs = self.meter.nothing();
-        let at = self.path(deed.name());
-        let new = new_name(&mut self.sizes, &at);
-        let (name, takes) = match deed {
-            Deed::MakeDir { .. } | Deed::Link { .. } => (deed.name(), new),
-            Deed::Write { content, .. } => {
-                (deed.name(), Usage { bytes: content.len() as u64, ..new })
-            }
-            Deed::Patch { size, .. } => (deed.name(), Usage { bytes: *size as u64, ..new }),
-            Deed::HardLink { to, .. } => {
-                let target = self.path(to.as_str());
-                (deed.name(), Usage { bytes: self.sizes.of(&target).bytes, ..new })
-            }
-            Deed::Move { to, .. } if !self.meter.is_even() => {
-                let mut all = self.sizes.of(&at);
-                self.sizes.beneath_path(&at, &mut |_, takes| all = all.plus(takes));
-                (to.as_str(), all)
-            }
-            Deed::Move { .. }
-            | Deed::Remove { .. }
-            | Deed::Dig { .. }
-            | Deed::Dress(_)
-            | Deed::Keep { .. } => return Ok(()),
-        };
-        self.meter.add(&mut needs, name, takes);
-        match &mut self.held {
-            Some(held) => self.meter.extend(held, &needs),
-            none @ None => {
-                *none = Some(self.meter.reserve(&needs)?);
-                Ok(())
-            }
-        }
-    }
-
-    /// Notes what is there now.
-    pub fn settle(mut self) {
-        let after = self.there();
-        self.meter.settle(&self.before, &after);
-    }
-
-    /// What is at the names: where a directory moves, with all beneath it.
-    fn there(&mut self) -> Amounts {
-        let (meter, mut there) = (self.meter, self.meter.nothing());
+/// What was not removed of a stream that failed is there as well.
+impl Drop for StreamCharge {
+    fn drop(&mut self) {
         self.sizes.look_anew();
-        let names = std::mem::take(&mut self.names);
-        for name in &names {
-            if self.is_beneath_deep(name) {
-                continue;
-            }
-            let at = self.path(name);
-            meter.add(&mut there, name, self.sizes.of(&at));
-            if self.deep.contains(name) {
-                self.sizes.beneath_path(&at, &mut |path, takes| {
-                    meter.add(&mut there, &format!("{name}/{path}"), takes);
-                });
-            }
-        }
-        self.names = names;
-        there
-    }
-
-    /// Whether a directory above a name is looked at with all beneath it.
-    fn is_beneath_deep(&self, name: &str) -> bool {
-        let cuts = name.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
-        cuts.map(|(at, _)| &name[..at]).any(|above| self.deep.contains(above))
-    }
-
-    fn path(&self, name: &str) -> String {
-        match (&self.tree, name) {
-            (None, name) => name.to_owned(),
-            (Some(tree), "") => tree.as_str().to_owned(),
-            (Some(tree), name) => format!("{}/{name}", tree.as_str()),
-        }
+        let mut table = self.meter.watched().table();
+        let mut change = table.leave(&self.name, &mut self.sizes, self.reserved);
+        let part = self.sizes.of(&self.part).unwrap_or_default();
+        change.after = change.after.plus(part);
+        self.meter.settle(&self.amounts(change.before), &self.amounts(change.after));
     }
 }

@@ -11,16 +11,16 @@ use std::time::Duration;
 use gtp_store::{Usage, usage_beneath};
 
 use super::outlet::Outlet;
-use super::quota::{AccountId, Ledger};
+use super::quota::{Count, Ledger};
 use crate::trust::Below;
 
 /// Time between two looks at an export where somebody writes, or that is not there.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Counts for an account at these places, and notes it; ends early once the account is gone.
+/// Counts what is at these places, and notes it; ends early once nobody waits for that count.
 pub(super) fn count(
     ledger: &Arc<Ledger>,
-    account: AccountId,
+    count: Count,
     places: Vec<Below>,
     outlets: &BTreeMap<String, Arc<Outlet>>,
 ) {
@@ -36,7 +36,7 @@ pub(super) fn count(
         let mut all = Usage::default();
         for (name, outlet) in &exports {
             loop {
-                if known.upgrade().is_none_or(|ledger| !ledger.has(account)) {
+                if known.upgrade().is_none_or(|ledger| !ledger.awaits(count)) {
                     return;
                 }
                 if outlet.is_quiet()
@@ -45,11 +45,12 @@ pub(super) fn count(
                     all = all.plus(more);
                     break;
                 }
+                // Nobody tells when an export is back, or when those who write have ended.
                 std::thread::sleep(PAUSE);
             }
         }
         if let Some(ledger) = known.upgrade() {
-            ledger.counted(account, all);
+            ledger.counted(count, all);
         }
     };
     if let Err(error) = std::thread::Builder::new().name("gtp-count".into()).spawn(work) {

@@ -27,6 +27,10 @@ pub(super) struct Ground {
     clock: Clock,
     complaints: Mutex<Bucket>,
     known: Mutex<Option<Footing>>,
+    /// Called when another directory is there than before, before that one is used. One that has
+    /// the path of the old one, on the same device, is taken for it: some file systems change the
+    /// numbers of their files.
+    moved: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// Where an open directory is.
@@ -67,12 +71,23 @@ impl Ground {
     /// What this path names, of which only what was `chosen` is listed.
     pub fn new(root: PathBuf, chosen: Option<Arc<Chosen>>, clock: Clock) -> Ground {
         let (complaints, known) = (Mutex::new(COMPLAINTS), Mutex::default());
-        Ground { root, chosen, clock, complaints, known }
+        Ground { root, chosen, clock, complaints, known, moved: None }
+    }
+
+    /// The same, that calls this whenever another directory is there than before, before that one
+    /// is used.
+    pub fn on_move(self, moved: impl Fn() + Send + Sync + 'static) -> Ground {
+        Ground { moved: Some(Box::new(moved)), ..self }
     }
 
     /// The path.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Its path without links, as it was when it was opened last.
+    pub fn real_path(&self) -> Option<PathBuf> {
+        self.known().as_ref()?.path.clone()
     }
 
     /// Opens it to be listed and read. Blocks.
@@ -121,7 +136,16 @@ impl Ground {
         let Ok(now) = Footing::of(export.holder()) else { return };
         let mut known = self.known();
         if known.as_ref().is_none_or(|known| !known.is_mount || known.allows(&now)) {
-            *known = Some(now);
+            self.note(&mut known, now);
+        }
+    }
+
+    fn note(&self, known: &mut Option<Footing>, now: Footing) {
+        let is_other = known.as_ref().is_some_and(|before| *before != now);
+        *known = Some(now);
+        // Nobody opens it meanwhile.
+        if let Some(moved) = self.moved.as_ref().filter(|_| is_other) {
+            moved();
         }
     }
 
@@ -131,7 +155,7 @@ impl Ground {
         if known.as_ref().is_some_and(|known| !known.allows(&now)) {
             return Err(std::io::Error::other(UNMOUNTED));
         }
-        *known = Some(now);
+        self.note(&mut known, now);
         Ok(())
     }
 
@@ -171,6 +195,35 @@ mod tests {
         let beneath = footing("/srv/x", 7, false);
         assert!(!beneath.allows(&footing("/srv/x", 1, false)) && beneath.allows(&beneath));
         assert!(beneath.allows(&footing("/srv/y", 1, false)), "a link leads elsewhere");
+    }
+
+    #[test]
+    fn whoever_counts_what_is_there_hears_of_another_directory_before_it_is_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let (count, heard) = std::sync::mpsc::channel();
+        for name in ["a", "b"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let link = dir.path().join("link");
+        let ground = Ground::new(link.clone(), None, Clock::start());
+        let ground = ground.on_move(move || count.send(()).unwrap());
+        let lead = |name: &str| {
+            let _ = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(dir.path().join(name), &link).unwrap();
+        };
+        let use_it = || {
+            assert!(ground.dir().is_ok() && ground.export().is_ok());
+            heard.try_iter().count()
+        };
+        lead("a");
+        assert_eq!((use_it(), use_it()), (0, 0), "the first one is counted when it is opened");
+        lead("b");
+        assert_eq!((use_it(), use_it()), (1, 0));
+        let place = std::fs::canonicalize(dir.path().join("b")).unwrap();
+        assert_eq!(ground.real_path(), Some(place));
+        lead("a");
+        ground.look_anew();
+        assert_eq!((heard.try_iter().count(), use_it()), (1, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use gtp_alloc::Span;
@@ -17,10 +17,12 @@ use super::budget::Budget;
 use super::counting::count;
 use super::ground::Ground;
 use super::occupancy::Right;
+use super::overlaps::overlaps;
 use super::quota::{Ledger, Meter};
 use super::rules::{ExportRule, Exports, Rights, Subject};
 use super::session::{Refusal, place, right};
 use super::walks::Walks;
+use super::watched::Watched;
 use crate::engine::Allowance;
 use crate::identity::Fingerprint;
 use crate::messages::{Reason, Verb, printable};
@@ -35,6 +37,7 @@ pub(super) struct Outlet {
     pub walks: Arc<Walks>,
     pub ground: Arc<Ground>,
     ledger: Arc<Ledger>,
+    watched: Arc<Watched>,
     /// Whoever writes holds it.
     writers: Arc<()>,
 }
@@ -44,7 +47,7 @@ pub(super) type Writer = Arc<()>;
 
 /// All exports of a server.
 pub(crate) struct Outlets {
-    now: RwLock<Arc<Standing>>,
+    now: Arc<RwLock<Arc<Standing>>>,
     listings: Arc<Budget>,
     ledger: Arc<Ledger>,
     clock: Clock,
@@ -131,15 +134,17 @@ impl Outlet {
         let opened = Arc::clone(&ground);
         let walks = Walks::new(Arc::clone(listings), move || opened.export());
         let called = name.map_or_else(|| called.to_owned(), |name| format!("{called}{name}/"));
-        let (name, writers) = (name.map(Arc::from), Writer::default());
-        Arc::new(Outlet { name, called, walks, ground, ledger, writers })
+        let (name, watched, writers) = (name.map(Arc::from), Arc::default(), Writer::default());
+        Arc::new(Outlet { name, called, walks, ground, ledger, watched, writers })
     }
 
     /// Notes that somebody begins to write at or beneath a path, and says for which accounts that
     /// counts. An account that comes later is not counted before this writer has gone.
     pub fn writing(&self, path: Option<&RelPath>) -> (Writer, Meter) {
         let writer = Arc::clone(&self.writers);
-        (writer, self.ledger.meter(self.name.as_deref().unwrap_or_default(), path))
+        let name = self.name.as_deref().unwrap_or_default();
+        let export = (name, self.ground.root(), &self.watched);
+        (writer, self.ledger.meter(export, path))
     }
 
     /// Whether nobody writes.
@@ -165,7 +170,8 @@ impl Outlets {
         ground.try_export()?;
         let ledger = Arc::new(Ledger::default());
         let standing = Standing::One(Outlet::of(None, called, ground, (&listings, &ledger)));
-        Ok(Outlets { now: RwLock::new(Arc::new(standing)), listings, ledger, clock })
+        let now = Arc::new(RwLock::new(Arc::new(standing)));
+        Ok(Outlets { now, listings, ledger, clock })
     }
 
     /// Several exports. Those that cannot be opened may be there later. Blocks.
@@ -183,7 +189,8 @@ impl Outlets {
         let top = Outlet::of(None, called, nowhere, (&listings, &ledger));
         let (all, rest) = (BTreeMap::new(), Exports::default());
         let empty = Standing::Several { rules: rest, all, top };
-        let outlets = Outlets { now: RwLock::new(Arc::new(empty)), listings, ledger, clock };
+        let now = Arc::new(RwLock::new(Arc::new(empty)));
+        let outlets = Outlets { now, listings, ledger, clock };
         outlets.replace(rules);
         match outlets.look_anew() {
             Looked { opened: 0, first: Some(why) } => Err(why),
@@ -227,7 +234,28 @@ impl Outlets {
         for root in silent.into_iter().filter_map(|index| outlets.get(index)) {
             tracing::warn!("the export {} does not answer", root.ground.root().display());
         }
+        self.tell_overlaps();
         looked
+    }
+
+    /// Warns of exports within others whose quotas do not count what is written there.
+    fn tell_overlaps(&self) {
+        let standing = self.now();
+        let Standing::Several { rules, all, .. } = &*standing else { return };
+        let path = |(name, outlet): (&String, &Arc<Outlet>)| {
+            Some((name.clone(), outlet.ground.real_path()?))
+        };
+        let paths = all.iter().filter_map(path).collect();
+        let places = rules.accounts().into_iter().flat_map(|account| account.places);
+        let counted = places.map(|place| place.export().to_owned()).collect();
+        for both in overlaps(&paths, &counted) {
+            tracing::warn!(
+                "the export {} lies within the export {}: what is written by one name does not \
+                 count for a quota of the other; take one of the exports away, or the quota",
+                both.inner,
+                both.outer
+            );
+        }
     }
 
     /// Replaces the rules of a server with several exports; those whose paths stay are the same as
@@ -239,22 +267,38 @@ impl Outlets {
         let outlet = |(name, rule): (&String, &ExportRule)| {
             let same = old.get(name).filter(|outlet| outlet.ground.root() == rule.path);
             let outlet = same.cloned().unwrap_or_else(|| {
-                let ground = Ground::new(rule.path.clone(), None, self.clock);
+                let ground = self.ground(name, rule);
                 Outlet::of(Some(name), &top.called, ground, (&self.listings, &self.ledger))
             });
             (name.clone(), outlet)
         };
         let all: BTreeMap<String, Arc<Outlet>> = rules.exports.iter().map(outlet).collect();
-        for (account, places) in self.ledger.replace(rules.accounts()) {
-            count(&self.ledger, account, places, &all);
+        // Nobody counts anew meanwhile.
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        for (counting, places) in self.ledger.replace(rules.accounts()) {
+            count(&self.ledger, counting, places, &all);
         }
-        let standing = Standing::Several { rules, all, top: Arc::clone(top) };
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(standing);
+        *now = Arc::new(Standing::Several { rules, all, top: Arc::clone(top) });
         true
     }
 
+    /// What an export names. Where that becomes another directory, it is counted anew for quotas.
+    fn ground(&self, name: &str, rule: &ExportRule) -> Ground {
+        let (now, ledger) = (Arc::downgrade(&self.now), Arc::downgrade(&self.ledger));
+        let (name, path) = (name.to_owned(), rule.path.clone());
+        let ground = Ground::new(rule.path.clone(), None, self.clock);
+        ground.on_move(move || {
+            let Some((now, ledger)) = now.upgrade().zip(ledger.upgrade()) else { return };
+            let standing = read(&now);
+            let Standing::Several { all, .. } = &**standing else { return };
+            for (counting, places) in ledger.forget(&name, &path) {
+                count(&ledger, counting, places, all);
+            }
+        })
+    }
+
     fn now(&self) -> Arc<Standing> {
-        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read(&self.now))
     }
 
     /// What a client with this key means by its request, if it may do that there.
@@ -289,6 +333,10 @@ impl Outlets {
             }
         }
     }
+}
+
+fn read(now: &RwLock<Arc<Standing>>) -> RwLockReadGuard<'_, Arc<Standing>> {
+    now.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A path's first component, and what is behind it.

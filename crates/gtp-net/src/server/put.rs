@@ -20,8 +20,10 @@ use super::confines::Confines;
 use super::outlet::Writer;
 use super::path_questions::PathQuestions;
 use super::quota::Full;
+use super::room::Room;
 use super::session::{Client, Ending};
 use super::spot::{Known, Spot, find};
+use super::walks::Nothing;
 use super::{Moved, Pace, Shared, Stop};
 use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
 use crate::engine::{
@@ -88,9 +90,15 @@ impl From<Full> for Trouble {
     fn from(full: Full) -> Trouble {
         let reason = match full {
             Full::Uncounted | Full::Claimed => Reason::Busy,
-            Full::NoRoom(_) => Reason::Destination,
+            Full::Unseen | Full::Closed | Full::NoRoom(_) => Reason::Destination,
         };
         Trouble::told(reason, full.into())
+    }
+}
+
+impl From<Nothing> for Trouble {
+    fn from(nothing: Nothing) -> Trouble {
+        Trouble::told(nothing.reason, nothing.failure)
     }
 }
 
@@ -98,7 +106,7 @@ impl From<Full> for Failure {
     fn from(full: Full) -> Failure {
         let kind = match full {
             Full::Uncounted | Full::Claimed => FailureKind::Temporary,
-            Full::NoRoom(_) => FailureKind::Destination,
+            Full::Unseen | Full::Closed | Full::NoRoom(_) => FailureKind::Destination,
         };
         Failure::new(kind, full.to_string())
     }
@@ -119,12 +127,12 @@ async fn receive(
     stop: &mut Stop,
 ) -> Result<Moved, Trouble> {
     // Also while something is being sent: the client may read slowly, or not at all.
-    let (mut taking, _held) = tokio::select! {
+    let ((mut taking, ready), _held) = tokio::select! {
         begun = begin(shared, client, spot, session, opened) => begun?,
         why = stop.told() => return Err(must_leave(why)),
     };
     let verdict = tokio::select! {
-        verdict = taking.run(client) => verdict,
+        verdict = taking.run(client, ready) => verdict,
         why = stop.told() => Err(must_leave(why)),
     };
     if verdict.is_err() {
@@ -161,47 +169,62 @@ async fn begin(
     spot: Spot,
     session: SessionOpen,
     opened: Message,
-) -> Result<(Taking, (Arc<Seat>, Share)), Trouble> {
+) -> Result<((Taking, Ready), (Arc<Seat>, Share)), Trouble> {
     client.channel.send(&opened).await?;
     let mut share = client.outlet.walks.share(client.holder);
     let (manifest, values) = gather(client, &spot, &mut share).await?;
-    let (options, confines) = (shared.config.sink_options, shared.config.confines.clone());
     let (writer, meter) = client.outlet.writing(client.path.as_ref());
+    if !meter.is_idle() {
+        // Each name is known once more while it is watched.
+        let above = client.path.as_ref().map_or(0, |path| path.as_str().len());
+        let bytes = |entry: &Entry| listing_bytes(above + entry.path.as_str().len());
+        if !share.take(manifest.entries.iter().map(bytes).sum()) {
+            let failure = Failure::new(FailureKind::Temporary, USED_UP);
+            return Err(Trouble::told(Reason::Busy, failure));
+        }
+    }
+    let (options, confines) = (shared.config.sink_options, shared.config.confines.clone());
     let opening = {
+        let (outlet, path) = (Arc::clone(&client.outlet), client.path.clone());
         let (manifest, seat) = (Arc::clone(&manifest), Arc::clone(&client.seat));
         Opening::begin((seat, share), move |recheck| {
             judge_names(confines.as_ref(), &manifest)?;
-            let mut charge = Charge::take(meter, &spot, &manifest)?;
+            let mut charge = None;
+            if !meter.is_idle() {
+                let root = outlet.ground.dir().map_err(Trouble::from)?;
+                let dirs = (root, &spot.holder);
+                charge = Some(Charge::take(meter, dirs, path.as_ref(), &manifest)?);
+            }
             let opened = spot.open(manifest, options, recheck, values);
             let opened =
                 opened.map_err(|error| Trouble::told(reason_of_sink(&error), error.into()));
             let mut sink = opened?;
             if let Some(charge) = &mut charge
-                && let Err(full) = charge.top_up(&*sink)
+                && let Err(full) = charge.top_up(|file| sink.is_kept(file))
             {
                 // What it made stays for a later attempt.
                 let _ = sink.suspend();
                 return Err(Trouble::from(full));
             }
-            Ok((sink, charge))
+            Ok((sink, Room::new((charge, writer))))
         })
     };
     // Judging many names, and reading what is there already, takes longer than the client would
     // wait in silence.
     let (opened, held) = wait_for_sink(client, opening).await?;
-    let (sink, charge) = opened?;
-    let taking = start(client, sink, manifest, session).await?;
-    Ok((Taking { room: Some((charge, writer)), ..taking }, held))
+    let (sink, room) = opened?;
+    let ready = what_is_there(&*sink, &manifest);
+    let taking = start(client, sink, manifest, session);
+    Ok(((Taking { room: Some(room), ..taking }, ready), held))
 }
 
-/// Tells the client what is there already, and starts the transfer of the rest.
-async fn start(
+/// Starts the transfer of what is not there already.
+fn start(
     client: &mut Client,
     sink: Box<dyn BlockSink>,
     manifest: Arc<Manifest>,
     session: SessionOpen,
-) -> Result<Taking, Trouble> {
-    let ready = Message::Ready(what_is_there(&*sink, &manifest));
+) -> Taking {
     // What is kept needs no name, and nobody need hash it.
     let wanted = |(n, e): (u32, &Entry)| e.kind == Kind::File && e.size > 0 && !sink.is_kept(n);
     let waiting = (0u32..).zip(&manifest.entries).map(wanted).collect();
@@ -213,10 +236,9 @@ async fn start(
     let received = transfer.watch();
     client.told.pace(move || received.progress().flows.first().map(Pace::from));
     let flow = transfer.add_session(session);
-    client.channel.send(&ready).await?;
     let index = FileIndex::of(&manifest);
     let questions = Questions::default();
-    Ok(Taking {
+    Taking {
         transfer,
         flow,
         path_questions: PathQuestions::default(),
@@ -231,7 +253,7 @@ async fn start(
         lost_bytes: 0,
         files: 0,
         room: None,
-    })
+    }
 }
 
 /// Refuses an object with something in it that may not be written.
@@ -396,23 +418,20 @@ struct Taking {
     /// Files that have got their names.
     files: u64,
     /// Its room within quotas, if they count it.
-    room: Option<(Option<Charge>, Writer)>,
+    room: Option<Room<(Option<Charge>, Writer)>>,
 }
 
 impl Taking {
     /// Notes what is there now, for quotas.
     async fn settle(&mut self) {
-        if let Some((Some(charge), writer)) = self.room.take() {
-            let settling = move || {
-                charge.settle();
-                drop(writer);
-            };
-            // It breaks off only where the server ends.
-            let _ = tokio::task::spawn_blocking(settling).await;
+        if let Some(room) = self.room.take() {
+            room.give_back().await;
         }
     }
 
-    async fn run(&mut self, client: &mut Client) -> Result<(), Trouble> {
+    /// Says what is there already, and takes the rest.
+    async fn run(&mut self, client: &mut Client, ready: Ready) -> Result<(), Trouble> {
+        client.channel.send(&Message::Ready(ready)).await?;
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         loop {
             let channel = &mut client.channel;

@@ -4,12 +4,14 @@
 //! sessions say they have changed. Before a session writes it reserves what it will need at most,
 //! so that sessions together never go beyond a limit. This module counts; it looks at no file.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gtp_store::{RelPath, Usage};
 
+use super::watched::Watched;
 use crate::trust::Below;
 
 /// The most that may be somewhere.
@@ -52,10 +54,19 @@ pub(super) struct Wanted {
     pub owner: Owner,
     pub quota: Quota,
     pub places: Vec<Below>,
+    /// The paths of the exports that have these places.
+    pub roots: BTreeMap<String, PathBuf>,
 }
 
 /// Numbers accounts, each in one set of places.
 pub(super) type AccountId = u64;
+
+/// One count of what is there. Another one takes its place where other directories are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Count {
+    account: AccountId,
+    number: u64,
+}
 
 /// All accounts of a server.
 #[derive(Default)]
@@ -66,14 +77,14 @@ pub(super) struct Ledger {
 #[derive(Default)]
 struct Books {
     accounts: Vec<Account>,
-    /// Objects that are being put: what is there of one changes by one session alone.
-    claimed: HashSet<Object>,
     last: AccountId,
 }
 
 struct Account {
     id: AccountId,
     wanted: Wanted,
+    /// How often it was to be counted anew.
+    counts: u64,
     /// What is there, once it was counted.
     used: Option<Usage>,
     /// What sessions that run may add.
@@ -85,8 +96,12 @@ struct Account {
 pub(super) enum Full {
     /// What is there has not been counted yet.
     Uncounted,
-    /// Another session puts the same object, or has not settled yet.
+    /// Another session writes where a directory is to be moved, or moves one there.
     Claimed,
+    /// What would move from one account to another cannot be looked at.
+    Unseen,
+    /// The server could not look into a directory any more.
+    Closed,
     /// There is no room, in words.
     NoRoom(String),
 }
@@ -98,6 +113,13 @@ impl fmt::Display for Full {
                 "the server still counts what is there, for its quota: try again in a while",
             ),
             Full::Claimed => f.write_str("another transfer writes there: try again later"),
+            Full::Unseen => f.write_str(
+                "the server may not look at all that is in it, so it cannot count it for a quota",
+            ),
+            Full::Closed => f.write_str(
+                "a directory that its owner may not list and search cannot be counted for a quota: \
+                 give it u+rx",
+            ),
             Full::NoRoom(text) => f.write_str(text),
         }
     }
@@ -106,38 +128,22 @@ impl fmt::Display for Full {
 /// The accounts that what is at and beneath one path counts for.
 pub(super) struct Meter {
     ledger: Arc<Ledger>,
+    watched: Arc<Watched>,
+    export: String,
+    /// The length of the path that it is about.
+    at: usize,
     scopes: Vec<Scope>,
 }
 
 struct Scope {
     account: AccountId,
-    export: String,
-    at: Option<RelPath>,
-    /// Whether all of it counts, so that no path need be compared.
+    /// Whether all at and beneath the meter's path counts, so that no path need be compared.
     whole: bool,
     places: Vec<Below>,
 }
 
 /// Amounts, one for each account of a meter.
 pub(super) type Amounts = Vec<Usage>;
-
-/// An export's name, and a path beneath it.
-type Object = (String, Option<RelPath>);
-
-/// An object that nobody else puts, until this is dropped.
-pub(super) struct Claimed {
-    ledger: Arc<Ledger>,
-    objects: Vec<Object>,
-}
-
-impl Drop for Claimed {
-    fn drop(&mut self) {
-        let mut books = self.ledger.books();
-        for object in &self.objects {
-            books.claimed.remove(object);
-        }
-    }
-}
 
 /// Room that a session has, until this is dropped.
 pub(super) struct Reservation {
@@ -146,23 +152,24 @@ pub(super) struct Reservation {
 }
 
 impl Ledger {
-    /// Puts these accounts in place. Those whose owners and places stay keep what they know.
-    /// Returns the others, whose places are to be counted.
-    pub fn replace(&self, wanted: Vec<Wanted>) -> Vec<(AccountId, Vec<Below>)> {
+    /// Puts these accounts in place. Those whose owners, places and directories stay keep what they
+    /// know. Returns the others, whose places are to be counted.
+    pub fn replace(&self, wanted: Vec<Wanted>) -> Vec<(Count, Vec<Below>)> {
         let mut books = self.books();
         let mut old = std::mem::take(&mut books.accounts);
         let mut new = Vec::new();
         for wanted in wanted {
             let same = |account: &Account| {
-                account.wanted.owner == wanted.owner && account.wanted.places == wanted.places
+                let Wanted { owner, quota: _, places, roots } = &account.wanted;
+                (owner, places, roots) == (&wanted.owner, &wanted.places, &wanted.roots)
             };
             let account = match old.iter().position(same) {
                 Some(at) => Account { wanted, ..old.swap_remove(at) },
                 None => {
                     books.last += 1;
-                    new.push((books.last, wanted.places.clone()));
                     let (id, used, reserved) = (books.last, None, Usage::default());
-                    Account { id, wanted, used, reserved }
+                    new.push((Count { account: id, number: 0 }, wanted.places.clone()));
+                    Account { id, wanted, counts: 0, used, reserved }
                 }
             };
             books.accounts.push(account);
@@ -170,34 +177,56 @@ impl Ledger {
         new
     }
 
-    /// Whether there is this account.
-    pub fn has(&self, account: AccountId) -> bool {
-        self.books().find(account).is_some()
+    /// Forgets what is known of the accounts that have places in an export at this path, since
+    /// another directory is there. Returns them, to be counted again.
+    pub fn forget(&self, export: &str, root: &Path) -> Vec<(Count, Vec<Below>)> {
+        let mut books = self.books();
+        let concerned = books.accounts.iter_mut().filter(|account| account.is_in(export, root));
+        let forgotten = concerned.map(|account| {
+            (account.used, account.counts) = (None, account.counts + 1);
+            let count = Count { account: account.id, number: account.counts };
+            (count, account.wanted.places.clone())
+        });
+        forgotten.collect()
     }
 
-    /// Notes what was counted at an account's places.
-    pub fn counted(&self, account: AccountId, there: Usage) {
-        if let Some(account) = self.books().find(account) {
+    /// Whether somebody waits for this count.
+    pub fn awaits(&self, count: Count) -> bool {
+        self.books().awaiting(count).is_some()
+    }
+
+    /// Notes what was counted at an account's places, if that is still what was asked for.
+    pub fn counted(&self, count: Count, there: Usage) {
+        if let Some(account) = self.books().awaiting(count) {
             account.used = Some(there);
         }
     }
 
-    /// The accounts for which something at or beneath a path counts.
-    pub fn meter(self: &Arc<Ledger>, export: &str, at: Option<&RelPath>) -> Meter {
+    /// What an account knows to be there.
+    #[cfg(test)]
+    pub fn used(&self, count: Count) -> Option<Usage> {
+        self.books().find(count.account)?.used
+    }
+
+    /// The accounts for which something at or beneath a path counts, of the export of this name and
+    /// path in which sessions change what is watched. Another path that the name had before counts
+    /// for nobody.
+    pub fn meter(
+        self: &Arc<Ledger>,
+        (export, root, watched): (&str, &Path, &Arc<Watched>),
+        at: Option<&RelPath>,
+    ) -> Meter {
         let books = self.books();
-        let concerned = books.accounts.iter().filter_map(|account| {
+        let here = books.accounts.iter().filter(|account| account.is_in(export, root));
+        let concerned = here.filter_map(|account| {
             let places = &account.wanted.places;
             let whole = places.iter().any(|place| place.covers(export, at));
             let part = places.iter().any(|place| place.way(export, at).is_some());
-            (whole || part).then(|| Scope {
-                account: account.id,
-                export: export.to_owned(),
-                at: at.cloned(),
-                whole,
-                places: places.clone(),
-            })
+            (whole || part).then(|| Scope { account: account.id, whole, places: places.clone() })
         });
-        Meter { scopes: concerned.collect(), ledger: Arc::clone(self) }
+        let (scopes, export) = (concerned.collect(), export.to_owned());
+        let (ledger, watched) = (Arc::clone(self), Arc::clone(watched));
+        Meter { ledger, watched, export, at: at.map_or(0, |at| at.as_str().len()), scopes }
     }
 
     fn settle(&self, account: AccountId, before: Usage, after: Usage) {
@@ -215,9 +244,18 @@ impl Books {
     fn find(&mut self, id: AccountId) -> Option<&mut Account> {
         self.accounts.iter_mut().find(|account| account.id == id)
     }
+
+    fn awaiting(&mut self, count: Count) -> Option<&mut Account> {
+        self.find(count.account).filter(|account| account.counts == count.number)
+    }
 }
 
 impl Account {
+    /// Whether it has places in the export of this name that leads to this path.
+    fn is_in(&self, export: &str, root: &Path) -> bool {
+        self.wanted.roots.get(export).is_some_and(|path| path == root)
+    }
+
     /// Whether there is room for more.
     fn admits(&self, more: Usage) -> Result<(), Full> {
         let taken = self.used.ok_or(Full::Uncounted)?.plus(self.reserved);
@@ -261,11 +299,12 @@ impl Meter {
         vec![Usage::default(); self.scopes.len()]
     }
 
-    /// Adds what is at a path beneath that of the meter (empty for the path itself) to the amounts
-    /// of the accounts for which it counts.
+    /// Adds what is at a path of the export to the amounts of the accounts for which it counts: at
+    /// the meter's path, beneath it, or on the way to it.
     pub fn add(&self, amounts: &mut Amounts, path: &str, takes: Usage) {
         for (scope, amount) in self.scopes.iter().zip(amounts) {
-            if scope.whole || scope.holds(path) {
+            let holds = |place: &Below| place.covers_text(&self.export, path);
+            if scope.whole && path.len() >= self.at || scope.places.iter().any(holds) {
                 *amount = amount.plus(takes);
             }
         }
@@ -291,20 +330,9 @@ impl Meter {
         Ok(Reservation { ledger: Arc::clone(&self.ledger), held: needs().collect() })
     }
 
-    /// Claims the object at the meter's path, so that what is there before and after is this
-    /// session's alone.
-    ///
-    /// # Errors
-    /// [`Full::Claimed`].
-    pub fn claim(&self) -> Result<Claimed, Full> {
-        let object = |scope: &Scope| (scope.export.clone(), scope.at.clone());
-        let objects: Vec<Object> = self.scopes.first().map(object).into_iter().collect();
-        let mut books = self.ledger.books();
-        if objects.iter().any(|object| books.claimed.contains(object)) {
-            return Err(Full::Claimed);
-        }
-        books.claimed.extend(objects.iter().cloned());
-        Ok(Claimed { ledger: Arc::clone(&self.ledger), objects })
+    /// What sessions change beneath the export.
+    pub fn watched(&self) -> &Watched {
+        &self.watched
     }
 
     /// Whether all that is at or beneath the meter's path counts for the same accounts.
@@ -333,17 +361,6 @@ impl Meter {
     }
 }
 
-impl Scope {
-    fn holds(&self, path: &str) -> bool {
-        let full = match (&self.at, path) {
-            (None, path) => path.to_owned(),
-            (Some(at), "") => at.as_str().to_owned(),
-            (Some(at), path) => format!("{}/{path}", at.as_str()),
-        };
-        self.places.iter().any(|place| place.covers_text(&self.export, &full))
-    }
-}
-
 impl Drop for Reservation {
     fn drop(&mut self) {
         let mut books = self.ledger.books();
@@ -363,14 +380,26 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn meter_of(ledger: &Arc<Ledger>, export: &str, at: &str) -> Meter {
+        let export = (export, Path::new("/srv"), &Arc::default());
+        ledger.meter(export, RelPath::new(at).ok().as_ref())
+    }
+
+    /// All exports of these places lead to the same path.
+    fn wanted(owner: Owner, quota: Quota, places: Vec<Below>) -> Wanted {
+        let root = |place: &Below| (place.export().to_owned(), PathBuf::from("/srv"));
+        let roots = places.iter().map(root).collect();
+        Wanted { owner, quota, places, roots }
+    }
+
     fn bytes(bytes: u64) -> Usage {
         Usage { bytes, files: 1 }
     }
 
     fn ledger(wanted: Vec<Wanted>) -> Arc<Ledger> {
         let ledger = Arc::new(Ledger::default());
-        for (account, _) in ledger.replace(wanted) {
-            ledger.counted(account, Usage { bytes: 40, files: 4 });
+        for (count, _) in ledger.replace(wanted) {
+            ledger.counted(count, Usage { bytes: 40, files: 4 });
         }
         ledger
     }
@@ -378,13 +407,13 @@ mod tests {
     fn of_group(places: &[&str], most: u64) -> Wanted {
         let quota = Quota { bytes: Some(most), files: None };
         let places = places.iter().map(|text| place(text)).collect();
-        Wanted { owner: Owner::Group("g".into()), quota, places }
+        wanted(Owner::Group("g".into()), quota, places)
     }
 
     #[test]
     fn sessions_together_never_reserve_beyond_a_limit_and_what_is_not_used_comes_back() {
         let ledger = ledger(vec![of_group(&["home"], 100)]);
-        let meter = ledger.meter("home", None);
+        let meter = meter_of(&ledger, "home", "");
         let first = meter.reserve(&[bytes(50)]).ok().unwrap();
         let refused = meter.reserve(&[bytes(11)]).err().unwrap();
         let Full::NoRoom(text) = refused else { panic!("it was counted") };
@@ -397,7 +426,7 @@ mod tests {
     #[test]
     fn what_was_written_stays_charged_and_what_was_removed_gives_room() {
         let ledger = ledger(vec![of_group(&["home"], 100)]);
-        let meter = ledger.meter("home", None);
+        let meter = meter_of(&ledger, "home", "");
         let held = meter.reserve(&[bytes(60)]).ok().unwrap();
         meter.settle(&[bytes(0)], &[bytes(60)]);
         drop(held);
@@ -410,47 +439,69 @@ mod tests {
     fn each_path_counts_for_the_accounts_whose_places_hold_it() {
         let (inner, outer) = (of_group(&["home/a/b", "lab"], 1_000), of_group(&["home/a"], 1_000));
         let ledger = ledger(vec![inner, outer]);
-        let at = RelPath::new("a").unwrap();
-        let meter = ledger.meter("home", Some(&at));
-        let mut amounts = meter.nothing();
-        for (path, takes) in [("", 1), ("x", 2), ("b", 4), ("b/y", 8), ("bb", 16)] {
-            meter.add(&mut amounts, path, bytes(takes));
+        let inner = meter_of(&ledger, "home", "a");
+        let mut amounts = inner.nothing();
+        for (path, takes) in [("a", 1), ("a/x", 2), ("a/b", 4), ("a/b/y", 8), ("a/bb", 16)] {
+            inner.add(&mut amounts, path, bytes(takes));
         }
         assert_eq!(amounts, [Usage { bytes: 12, files: 2 }, Usage { bytes: 31, files: 5 }]);
-        assert!(ledger.meter("home", Some(&RelPath::new("c").unwrap())).is_idle());
-        assert!(!ledger.meter("lab", None).is_idle() && ledger.meter("other", None).is_idle());
+        assert!(meter_of(&ledger, "home", "c").is_idle());
+        assert!(
+            !meter_of(&ledger, "lab", "").is_idle() && meter_of(&ledger, "other", "").is_idle()
+        );
     }
 
     #[test]
     fn nothing_is_written_before_the_count_and_an_account_that_stays_is_not_counted_again() {
         let ledger = Arc::new(Ledger::default());
         let new = ledger.replace(vec![of_group(&["home"], 100)]);
-        let meter = ledger.meter("home", None);
+        let meter = meter_of(&ledger, "home", "");
         assert_eq!(meter.reserve(&[bytes(1)]).err(), Some(Full::Uncounted));
         ledger.counted(new[0].0, bytes(100));
         assert!(matches!(meter.reserve(&[bytes(1)]), Err(Full::NoRoom(_))));
         assert!(ledger.replace(vec![of_group(&["home"], 200)]).is_empty());
-        assert!(ledger.meter("home", None).reserve(&[bytes(100)]).is_ok());
+        assert!(meter_of(&ledger, "home", "").reserve(&[bytes(100)]).is_ok());
         assert_eq!(ledger.replace(vec![of_group(&["home/x"], 200)]).len(), 1);
     }
 
     #[test]
-    fn one_session_at_a_time_puts_an_object_whose_size_counts() {
+    fn an_export_that_leads_to_another_path_is_counted_anew_and_the_old_path_counts_for_nobody() {
         let ledger = ledger(vec![of_group(&["home"], 100)]);
-        let at = |name| ledger.meter("home", Some(&RelPath::new(name).unwrap()));
-        let first = at("a").claim().ok().unwrap();
-        assert_eq!(at("a").claim().err(), Some(Full::Claimed));
-        assert!(at("b").claim().is_ok());
-        drop(first);
-        assert!(at("a").claim().is_ok());
+        let old = meter_of(&ledger, "home", "");
+        let mut moved = of_group(&["home"], 100);
+        moved.roots = [("home".to_owned(), "/new".into())].into();
+        let new = ledger.replace(vec![moved]);
+        assert_eq!(new.len(), 1);
+        old.settle(&[bytes(40)], &[bytes(0)]);
+        assert!(meter_of(&ledger, "home", "").is_idle());
+        let export = ("home", Path::new("/new"), &Arc::default());
+        assert_eq!(ledger.meter(export, None).reserve(&[bytes(1)]).err(), Some(Full::Uncounted));
+        ledger.counted(new[0].0, bytes(40));
+        assert!(ledger.meter(export, None).reserve(&[bytes(60)]).is_ok());
+        assert!(ledger.meter(export, None).reserve(&[bytes(61)]).is_err());
+    }
+
+    #[test]
+    fn where_another_directory_is_found_only_a_count_of_that_one_is_believed() {
+        let ledger = ledger(vec![of_group(&["home", "lab"], 100)]);
+        let meter = meter_of(&ledger, "home", "");
+        assert!(ledger.forget("home", Path::new("/old")).is_empty());
+        let [late, now] = [(); 2].map(|()| ledger.forget("home", Path::new("/srv"))[0].0);
+        assert!(ledger.awaits(now) && !ledger.awaits(late));
+        ledger.counted(late, bytes(0));
+        // Sessions that began before end while nobody knows what is there.
+        meter.settle(&[bytes(30)], &[bytes(0)]);
+        assert_eq!(meter.reserve(&[bytes(1)]).err(), Some(Full::Uncounted));
+        ledger.counted(now, bytes(90));
+        assert!(meter.reserve(&[bytes(10)]).is_ok() && meter.reserve(&[bytes(11)]).is_err());
     }
 
     #[test]
     fn names_have_a_limit_of_their_own() {
         let quota = Quota { bytes: None, files: Some(5) };
         let owner = Owner::Export("home".into());
-        let ledger = ledger(vec![Wanted { owner, quota, places: vec![place("home")] }]);
-        let meter = ledger.meter("home", None);
+        let ledger = ledger(vec![wanted(owner, quota, vec![place("home")])]);
+        let meter = meter_of(&ledger, "home", "");
         assert!(meter.reserve(&[bytes(1 << 40)]).is_ok());
         let two = Usage { bytes: 0, files: 2 };
         let Some(Full::NoRoom(text)) = meter.reserve(&[two]).err() else { panic!("no room") };

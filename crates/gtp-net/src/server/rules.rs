@@ -209,16 +209,25 @@ impl Exports {
         let whole = |name: &String| name.parse::<Below>().ok();
         let of_exports = self.exports.iter().map(|(name, rule)| {
             let places = whole(name).into_iter().collect();
-            Wanted { owner: Owner::Export(name.clone()), quota: rule.quota, places }
+            self.wanted(Owner::Export(name.clone()), rule.quota, places)
         });
         let of_groups = self.groups.iter().map(|(name, group)| {
             let given = |rule: &ExportRule| rule.write.groups().any(|member| member == name);
             let exports = self.exports.iter().filter(|(_, rule)| given(rule));
             let wholes = exports.filter_map(|(export, _)| whole(export));
             let places = group.grants.write.iter().cloned().chain(wholes).collect();
-            Wanted { owner: Owner::Group(name.clone()), quota: group.quota, places }
+            self.wanted(Owner::Group(name.clone()), group.quota, places)
         });
         of_exports.chain(of_groups).filter(|wanted| !wanted.quota.is_none()).collect()
+    }
+
+    fn wanted(&self, owner: Owner, quota: Quota, places: Vec<Below>) -> Wanted {
+        let root = |place: &Below| {
+            let rule = self.exports.get(place.export())?;
+            Some((place.export().to_owned(), rule.path.clone()))
+        };
+        let roots = places.iter().filter_map(root).collect();
+        Wanted { owner, quota, places, roots }
     }
 
     /// The exports to which no rule gives anybody a right; keys of the list may have some.

@@ -35,7 +35,11 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
     let told = Arc::clone(&client.told);
     let stream = match open(shared, client).await {
         Ok(stream) => stream,
-        Err(failure) => return Ending::failed(failure),
+        Err(failure) => {
+            // What was begun is removed and looked at, which blocks.
+            let _ = tokio::task::spawn_blocking(move || drop(file)).await;
+            return Ending::failed(failure);
+        }
     };
     let came = Arc::new(AtomicU64::new(0));
     let gauge = Arc::clone(&came);
@@ -66,8 +70,15 @@ async fn begin(client: &Client) -> Result<Begun, Failure> {
     let name = name.ok_or_else(|| failed("is a directory; a stream needs a name in it"))?;
     let tag = gtp_sys::entropy::u64();
     let (writer, meter) = client.outlet.writing(client.path.as_ref());
+    let (outlet, path) = (Arc::clone(&client.outlet), client.path.clone());
     let creating = tokio::task::spawn_blocking(move || {
-        let charge = StreamCharge::take(meter, &holder, &name).map_err(Failure::from)?;
+        let charge = match path.filter(|_| !meter.is_idle()) {
+            Some(path) => {
+                let root = outlet.ground.dir().map_err(|nothing| nothing.failure)?;
+                Some(StreamCharge::take(meter, (root, &holder), &path, tag)?)
+            }
+            None => None,
+        };
         let file = StreamedFile::create(holder, name, tag);
         Ok(file.map(|file| Begun { file, charge, writer }))
     });
@@ -204,7 +215,8 @@ fn write(
     line: &Line,
 ) -> Result<(), Unplaced> {
     let written = write_all(file, charge.as_mut(), pieces, line);
-    charge.into_iter().for_each(StreamCharge::settle);
+    // The part file has gone by now.
+    drop(charge);
     drop(writer);
     written
 }

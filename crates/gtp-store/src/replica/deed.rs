@@ -4,7 +4,7 @@
 //! whoever carries it out can refuse when that is no longer so. Nothing here touches a file.
 
 use super::keep::Keep;
-use super::node::{Node, NodeKind, Xattr};
+use super::node::{ACL_NAMES, Node, NodeKind, Xattr};
 use super::pieces::Patch;
 use crate::manifest::Mtime;
 use crate::name::RelPath;
@@ -124,6 +124,37 @@ pub struct Dress {
     pub acls: Option<Vec<Xattr>>,
 }
 
+/// The right to list a directory and to search it.
+const LISTS_AND_SEARCHES: u16 = 0o5;
+
+impl Dress {
+    /// Whether a directory that is dressed so may not be listed and searched by its owner, or those
+    /// that are made in it later may not.
+    pub fn closes(&self) -> bool {
+        let acl = |wanted| {
+            let acls = self.acls.iter().flatten();
+            acls.filter(move |(name, _)| name == wanted).find_map(|(_, value)| owners_part(value))
+        };
+        let [access, later] = ACL_NAMES;
+        // The mode is set after the lists.
+        let own = self.mode.map_or_else(|| acl(access), |mode| Some((mode >> 6) as u16));
+        [own, acl(later)]
+            .into_iter()
+            .flatten()
+            .any(|rights| rights & LISTS_AND_SEARCHES != LISTS_AND_SEARCHES)
+    }
+}
+
+/// What an access control list gives to the owner. Linux gives a list as its version (4 bytes), and
+/// 8 bytes for each entry: whose it is, its rights, and a number, each little-endian
+/// (`linux/posix_acl_xattr.h`).
+fn owners_part(list: &[u8]) -> Option<u16> {
+    const OWNER: [u8; 2] = [1, 0];
+    let (entries, _) = list.get(4..)?.as_chunks::<8>();
+    let own = entries.iter().find(|entry| entry[..2] == OWNER)?;
+    Some(u16::from_le_bytes([own[2], own[3]]))
+}
+
 /// What a survey saw at a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
@@ -167,5 +198,31 @@ impl Deed {
             | Deed::Keep { path, .. } => Some(path),
         };
         path.map_or("", RelPath::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acl(which: usize, owner: u8) -> Dress {
+        let entries = [[1, 0, owner, 0, 255, 255, 255, 255], [4, 0, 7, 0, 255, 255, 255, 255]];
+        let list = [&[2, 0, 0, 0], entries.as_flattened()].concat();
+        Dress { acls: Some(vec![(ACL_NAMES[which].to_owned(), list)]), ..Dress::default() }
+    }
+
+    #[test]
+    fn a_directory_is_closed_by_its_mode_or_a_list_that_its_owner_may_not_read_or_search_it() {
+        let mode = |mode| Dress { mode: Some(mode), ..Dress::default() };
+        for open in [mode(0o500), mode(0o755), Dress::default(), acl(0, 7), acl(1, 5)] {
+            assert!(!open.closes(), "{open:?}");
+        }
+        for closed in [mode(0), mode(0o377), mode(0o677), acl(0, 0), acl(0, 6), acl(1, 1)] {
+            assert!(closed.closes(), "{closed:?}");
+        }
+        assert!(!Dress { mode: Some(0o700), ..acl(0, 0) }.closes(), "the mode comes last");
+        assert!(Dress { mode: Some(0o700), ..acl(1, 0) }.closes());
+        let short = vec![(ACL_NAMES[0].to_owned(), vec![2, 0, 0, 0, 1, 0])];
+        assert!(!Dress { acls: Some(short), ..Dress::default() }.closes());
     }
 }

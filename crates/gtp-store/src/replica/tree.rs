@@ -4,7 +4,7 @@
 //! is removed only if it is still what was seen, so a decision that is out of date does no harm.
 
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -143,6 +143,12 @@ impl Replica {
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether it was opened beneath this very directory.
+    pub fn is_beneath(&self, dir: impl AsFd) -> bool {
+        let place = |dir: BorrowedFd<'_>| fstat(dir).map(|stat| (stat.st_dev, stat.st_ino));
+        place(self.holder.as_fd()).is_ok_and(|own| place(dir.as_fd()) == Ok(own))
     }
 
     /// Carries out one step. A file that it writes has its name only once it is placed.

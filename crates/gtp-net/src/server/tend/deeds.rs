@@ -74,11 +74,18 @@ impl Counted {
     ///
     /// # Errors
     /// Why that is not possible, for the client.
-    fn charge(&self, deeds: &[Result<Deed, BadTree>]) -> Result<Option<PageCharge<'_>>, String> {
+    fn charge(
+        &self,
+        replica: &Replica,
+        deeds: &[Result<Deed, BadTree>],
+    ) -> Result<Option<PageCharge<'_>>, String> {
         if self.meter.is_idle() {
             return Ok(None);
         }
         let root = self.outlet.ground.dir().map_err(|nothing| nothing.text)?;
+        if !replica.is_beneath(&root) {
+            return Err(MOVED.to_owned());
+        }
         let deeds = deeds.iter().filter_map(|deed| deed.as_ref().ok());
         Ok(PageCharge::of(&self.meter, (root, self.tree.clone()), deeds))
     }
@@ -118,7 +125,7 @@ fn carry_out(
     let told = |wire| (rules.told == Changes::Told).then(|| change(wire));
     let changes: Vec<Change> = deeds.deeds.iter().filter_map(told).collect();
     let deeds: Vec<_> = deeds.deeds.into_iter().map(deed).collect();
-    let mut charge = match counted.charge(&deeds) {
+    let mut charge = match counted.charge(replica, &deeds) {
         Ok(charge) => charge,
         Err(why) => return all_refused(deeds.len(), changes, &why),
     };
@@ -191,6 +198,9 @@ fn change(wire: &TreeDeed) -> Change {
 /// Why nothing is removed or moved.
 const NO_DELETING: &str = "this key may not remove or move anything here (delete)";
 
+/// Why nothing is done in a directory in whose place another one is counted.
+const MOVED: &str = "the server's export is another directory by now: begin again";
+
 /// Why a step is not tried when the server ends.
 const STOPS: &str = "the server stops";
 
@@ -201,19 +211,28 @@ const FAULT_MAX: usize = 200;
 mod tests {
     use std::cell::Cell;
 
+    use gtp_alloc::Bytes;
+
     use super::*;
     use crate::messages::Verb;
+    use crate::server::budget::Budget;
+    use crate::server::outlet::Outlets;
+    use crate::server::quota::Quota;
+    use crate::server::rules::{ExportRule, Exports, Visibility, Who};
 
     /// Where no quota counts.
     fn uncounted(dir: &std::path::Path) -> Counted {
-        let budget = crate::server::budget::Budget::new(gtp_alloc::Bytes(1));
-        let outlets = crate::server::outlet::Outlets::one(dir.to_owned(), "", None, budget);
-        let verb = Verb::Tree { path: Vec::new(), changes: true };
+        found(Outlets::one(dir.to_owned(), "", None, Budget::new(Bytes(1))).unwrap(), "")
+    }
+
+    /// What a client with all rights finds at a path.
+    fn found(outlets: Outlets, path: &str) -> Counted {
+        let verb = Verb::Tree { path: path.into(), changes: true };
         let key = crate::identity::Identity::generate().fingerprint();
         let keys = crate::trust::AuthorizedKeys::of_one(key, crate::trust::Access::ALL);
         let strangers = crate::trust::Strangers::Refused;
         let trust = crate::trust::ClientTrust { keys, strangers };
-        let outlet = outlets.unwrap().find(&trust, &key, &verb).ok().unwrap().outlet;
+        let outlet = outlets.find(&trust, &key, &verb).ok().unwrap().outlet;
         let (writer, meter) = outlet.writing(None);
         Counted { meter, outlet, tree: None, _writer: writer }
     }
@@ -239,6 +258,28 @@ mod tests {
         let failed: Vec<u32> = done.faults.iter().map(|fault| fault.index).collect();
         assert_eq!(failed, [0, 1]);
         assert!(dir.path().join("a").exists() && dir.path().join("b").exists());
+    }
+
+    #[test]
+    fn nothing_is_done_in_a_directory_in_whose_place_another_one_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, old) = (dir.path().join("link"), dir.path().join("old"));
+        std::fs::create_dir(&old).unwrap();
+        std::os::unix::fs::symlink("old", &link).unwrap();
+        let quota = Quota { bytes: Some(1_000), files: None };
+        let [read, write, delete] = [(); 3].map(|()| Who::Everybody);
+        let visibility = Visibility::Listed;
+        let rule = ExportRule { path: link.clone(), read, write, delete, visibility, quota };
+        let exports = [("home".to_owned(), rule)].into();
+        let exports = Exports { exports, ..Exports::default() };
+        let outlets = Outlets::several(exports, "", Budget::new(Bytes(1))).unwrap();
+        let (counted, replica) = (found(outlets, "home"), Replica::beneath(&old, None).unwrap());
+        std::fs::remove_file(&link).unwrap();
+        std::fs::create_dir(dir.path().join("new")).unwrap();
+        std::os::unix::fs::symlink("new", &link).unwrap();
+        let deeds = Deeds { deeds: vec![TreeDeed::MakeDir { path: b"a".to_vec() }] };
+        let Carried { done, .. } = carry_out(&replica, deeds, (TOLD, &counted), || false);
+        assert_eq!(done.faults[0].text.to_string(), MOVED);
     }
 
     #[test]
