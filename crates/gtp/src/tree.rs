@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use gtp_net::client::{
-    Carried, OwnTree, Pieces, Purpose, SENT_AT_ONCE, SmallAsked, SmallContents,
+    Carried, OwnTree, Pieces, Purpose, SENT_AT_ONCE, SMALL_TOGETHER_MAX, SmallAsked, SmallContents,
 };
 use gtp_net::client::{Survey, TreeSession, Url};
 use gtp_net::flows::{Failure, FailureKind, next_change_shows};

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use gtp::replica::{Deed, Dress, PIECE, Patch, Seen, patch_hash};
-use gtp::tree::{SENT_AT_ONCE, SmallAsked};
+use gtp::tree::{SENT_AT_ONCE, SMALL_TOGETHER_MAX, SmallAsked};
 use gtp::{Mtime, RelPath};
 
 use super::plan::Plan;
@@ -34,7 +34,7 @@ pub struct Small {
 pub fn all_small(plan: &Plan, longest: u64) -> Vec<Small> {
     let are_small = plan.files.values().all(|size| *size <= longest);
     // Holes are made in files that are there, whose times are set after that.
-    match are_small && plan.bytes() <= TOGETHER_MAX && plan.dug.is_empty() {
+    match are_small && plan.bytes() <= SMALL_TOGETHER_MAX && plan.dug.is_empty() {
         true => small_files(plan),
         false => Vec::new(),
     }
@@ -161,10 +161,6 @@ fn has_more(dress: &Dress) -> bool {
 
 /// Bytes by which a step that patches is longer than one that writes as much.
 const PATCH_BYTES: usize = 64;
-
-/// The most bytes of all files that travel so. A connection that has just begun to send carries
-/// them in ten round trips or so.
-const TOGETHER_MAX: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -38,7 +38,8 @@ pub use pour::{Input, PourRequest, pour};
 pub use progress::{Event, Outcome, Progress, SourceShare};
 pub use put::{Content, MakeContent, MakeSource, Objects, PutRequest, put};
 pub use tree::{
-    Carried, OwnTree, Pieces, Purpose, SENT_AT_ONCE, SmallAsked, SmallContents, Survey, TreeSession,
+    Carried, OwnTree, Pieces, Purpose, SENT_AT_ONCE, SMALL_TOGETHER_MAX, SmallAsked, SmallContents,
+    Survey, TreeSession,
 };
 pub use url::{BadUrl, DEFAULT_PORT, Url};
 

@@ -30,7 +30,7 @@ use crate::messages::{
 use ahead::Ahead;
 pub use ahead::Pieces;
 
-pub use crate::flows::tree::{OwnTree, SENT_AT_ONCE, SmallAsked};
+pub use crate::flows::tree::{OwnTree, SENT_AT_ONCE, SMALL_TOGETHER_MAX, SmallAsked};
 
 /// What came of steps.
 #[derive(Clone, Debug, Default)]

@@ -440,6 +440,10 @@ pub(crate) fn question_bytes(asked: &SmallAsked) -> usize {
 /// Bytes that a connection sends before the first answer: ten packets.
 pub const SENT_AT_ONCE: usize = 14_000;
 
+/// Bytes of content of all small files beyond which none travels in steps. A connection that has
+/// just begun to send carries them in ten round trips or so.
+pub const SMALL_TOGETHER_MAX: u64 = 4 << 20;
+
 /// Bytes of a question for contents.
 const QUESTION_BYTES: usize = 48 << 10;
 

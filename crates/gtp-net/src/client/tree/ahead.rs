@@ -11,7 +11,9 @@ use gtp_store::replica::{Node, NodeKind, Seen};
 
 use crate::control::ControlError;
 use crate::flows::Failure;
-use crate::flows::tree::{OwnTree, Question, SENT_AT_ONCE, SmallAsked, question_bytes, questions};
+use crate::flows::tree::{
+    OwnTree, Question, SENT_AT_ONCE, SMALL_TOGETHER_MAX, SmallAsked, question_bytes, questions,
+};
 use crate::messages::{Contents, ContentsWanted, SMALL_MAX};
 
 /// Whether sums of the pieces of small files are asked for while a survey comes.
@@ -62,7 +64,7 @@ impl Ahead {
         let asked = SmallAsked { path: path.clone(), seen, old: None };
         let bytes = question_bytes(&asked);
         let content = self.content + new.size;
-        if bytes <= self.room && content <= CONTENT_MAX {
+        if bytes <= self.room && content <= SMALL_TOGETHER_MAX {
             self.room -= bytes;
             self.content = content;
             self.waiting.push(asked);
@@ -126,9 +128,6 @@ fn may_replace(new: &Node, old: &Node) -> bool {
 /// does not read.
 const QUESTIONS_BYTES_MAX: usize = 48 << 10;
 
-/// Bytes of content beyond which files do not travel in steps.
-const CONTENT_MAX: u64 = 4 << 20;
-
 #[cfg(test)]
 mod tests {
     use gtp_store::Mtime;
@@ -186,7 +185,7 @@ mod tests {
             let own = own(&names, size);
             names.iter().for_each(|name| ahead.look_at(&file(name, 5, 1), &own));
             let bytes: usize = ahead.waiting.iter().map(question_bytes).sum();
-            assert!(ahead.content <= CONTENT_MAX && bytes <= QUESTIONS_BYTES_MAX, "{size}");
+            assert!(ahead.content <= SMALL_TOGETHER_MAX && bytes <= QUESTIONS_BYTES_MAX, "{size}");
             assert!(ahead.waiting.len() > 60, "{size}");
         }
     }
