@@ -4,11 +4,15 @@
 mod common;
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use common::hosts::{FAR, Hosts, To};
 use common::relay::Relay;
 use common::{Serving, World, require_root};
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 use serde_json::Value;
 
 /// The rows that were printed, which agree with the exit code.
@@ -71,34 +75,76 @@ fn every_check_has_a_row_and_nothing_is_left_behind() {
     assert!(all.iter().all(|check| text.contains(check)), "{text}");
 }
 
+/// Set for [`wrapper_of_small_buffers`]: the command that it becomes.
+const BECOMES: &str = "GTP_TEST_BECOMES";
+
+/// Not a test but a program: becomes a command whose sockets get no larger buffers.
 #[test]
-fn buffers_are_small_where_the_kernel_allows_no_larger_ones_to_this_user() {
-    let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
-    let limit = limit.trim().parse::<u64>().unwrap();
-    let is_fast =
-        gtp_sys::nic::default_route_speed().is_some_and(|rate| rate.as_bps() > 10_000_000_000);
-    // As the advice has it: what is enough up to 10 Gbit/s is a warning where the card is faster.
-    let is_small = limit < if is_fast { 32 << 20 } else { 4 << 20 };
+fn wrapper_of_small_buffers() {
+    let Ok(words) = std::env::var(BECOMES) else { return };
+    let sizes = [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, libc::SO_SNDBUF, libc::SO_SNDBUFFORCE];
+    let is = |argument, value: i32| {
+        let (length, equal) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+        SeccompCondition::new(argument, length, equal, value as u64).unwrap()
+    };
+    let rule = |size| SeccompRule::new(vec![is(1, libc::SOL_SOCKET), is(2, size)]).unwrap();
+    let rules = [(libc::SYS_setsockopt, sizes.map(rule).to_vec())].into();
+    let (others, these) = (SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32));
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, others, these, arch).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    let mut words = words.split('\n');
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).env_remove(BECOMES);
+    seccompiler::apply_filter(&program).unwrap();
+    panic!("{}", command.exec());
+}
+
+#[test]
+fn small_socket_buffers_are_told_with_the_line_that_allows_larger_ones() {
     let world = World::new();
-    let mut doctor = after(&world, "true");
-    if require_root() {
-        // Root may have more than the limit.
-        std::fs::set_permissions(world.path(""), PermissionsExt::from_mode(0o777)).unwrap();
-        doctor = after(&world, "true");
-        let words: Vec<_> = doctor.get_args().map(ToOwned::to_owned).collect();
-        let mut plain = Command::new("setpriv");
-        plain.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "/bin/sh"]);
-        plain.args(words).env_clear().env("PATH", "/usr/bin:/bin").current_dir(world.path(""));
-        doctor = plain;
+    let gtp = world.gtp("client", &["doctor", "--json"]);
+    let words = [gtp.get_program()].into_iter().chain(gtp.get_args());
+    let words: Vec<&str> = words.map(|word| word.to_str().unwrap()).collect();
+    let mut wrapper = Command::new(std::env::current_exe().unwrap());
+    wrapper.args(["--exact", "wrapper_of_small_buffers", "--nocapture"]).env_clear();
+    wrapper.envs(gtp.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    wrapper.current_dir(world.path("")).env(BECOMES, words.join("\n"));
+    let mut output = wrapper.output().unwrap();
+    // The harness says what it runs before it becomes the command.
+    let begin = output.stdout.iter().position(|&byte| byte == b'{').unwrap();
+    output.stdout.drain(..begin);
+    let row = row(&output, "buffers", "warning");
+    assert!(says(&row, "mend").starts_with("sysctl -w net.core.rmem_max=33554432"), "{row}");
+}
+
+#[test]
+fn a_clock_that_cannot_be_right_is_a_fault_with_the_line_that_sets_it() {
+    let world = World::new();
+    let gtp = world.gtp("client", &["doctor", "--json"]);
+    for time in ["2020-01-01 00:00:00", "2300-01-01 00:00:00"] {
+        // `scripts/setup test` installs it.
+        let mut faked = Command::new("faketime");
+        faked.args(["--exclude-monotonic", time]).arg(gtp.get_program()).args(gtp.get_args());
+        faked.envs(gtp.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = faked.current_dir(world.path("")).output().unwrap();
+        let row = row(&output, "clock", "fault");
+        assert_eq!(says(&row, "mend"), "timedatectl set-ntp true");
     }
-    let output = doctor.output().unwrap();
-    match is_small {
-        true => {
-            let row = row(&output, "buffers", "warning");
-            assert!(says(&row, "mend").contains("net.core.rmem_max=33554432"), "{row}");
-        }
-        false => drop(row(&output, "buffers", "ok")),
-    }
+}
+
+#[test]
+fn a_server_of_an_earlier_release_is_told_with_what_it_lacks() {
+    let world = World::new();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    runtime.spawn(gtp_e2e::old_server::serve(listener, 2));
+    let url = format!("gtp://127.0.0.1:{port}/a");
+    let output = world.run("client", &["doctor", "--json", "--accept-new", &url]);
+    let row = row(&output, "release", "warning");
+    assert!(says(&row, "found").starts_with("the server speaks revision 2, "), "{row}");
+    assert_eq!(says(&row, "mend"), "install this release there");
 }
 
 #[test]
@@ -240,16 +286,25 @@ fn an_ip_version_that_does_not_work_is_told_where_the_other_does() {
     }
     let world = World::new();
     world.export("a", 10);
-    let server = world.serve("server", &["--public"]);
-    let url = format!("gtp://both.test:{}/a", server.port);
-    let words = ["doctor", "--json", "--accept-new", &url];
-    let output = with_hosts(&world, "127.0.0.1 both.test\n::1 both.test\n", &words);
-    let name = row(&output, "name", "ok");
-    assert!(says(&name, "found").ends_with("1 of IPv4, 1 of IPv6"), "{name}");
-    let broken = row(&output, "tcp", "warning");
-    assert!(says(&broken, "found").starts_with("IPv6: "), "{broken}");
-    row(&output, "tcp", "ok");
-    row(&output, "udp", "ok");
+    let mut ways = vec![("127.0.0.1:0", "IPv6: ")];
+    match std::net::TcpListener::bind("[::1]:0") {
+        Ok(_) => ways.push(("[::1]:0", "IPv4: ")),
+        Err(_) => eprintln!("in part: this machine has no IPv6"),
+    }
+    for (listen, other) in ways {
+        let server = world.serve("server", &["--public", "--listen", listen]);
+        let url = format!("gtp://both.test:{}/a", server.port);
+        let words = ["doctor", "--json", "--accept-new", &url];
+        let output = with_hosts(&world, "127.0.0.1 both.test\n::1 both.test\n", &words);
+        let name = row(&output, "name", "ok");
+        assert!(says(&name, "found").ends_with("1 of IPv4, 1 of IPv6"), "{name}");
+        let broken = row(&output, "tcp", "warning");
+        assert!(says(&broken, "found").starts_with(other), "{broken}");
+        let mend = format!("gtp serve … --listen [::]:{} ", server.port);
+        assert!(says(&broken, "mend").starts_with(&mend), "{broken}");
+        row(&output, "tcp", "ok");
+        row(&output, "udp", "ok");
+    }
 }
 
 #[test]
@@ -305,6 +360,9 @@ fn udp_that_is_blocked_is_told_by_its_direction() {
         let output = hosts.near(&doctor).output().unwrap();
         let blocked = row(&output, "udp", "warning");
         assert!(says(&blocked, "found").contains(says_so), "{blocked}");
+        let end = if to == To::Far { "dport" } else { "sport" };
+        let mend = format!("nft add rule inet filter input udp {end} {} accept", server.port);
+        assert!(says(&blocked, "mend").starts_with(&mend), "{blocked}");
     }
 }
 
@@ -315,7 +373,8 @@ fn a_path_on_which_long_packets_vanish_is_told() {
     let server = world.serve("server", &["--public"]);
     let relay = relay_to(&world, &server, "mtu = \"1400B\"");
     let output = doctor_behind(&relay, &world, "a");
-    row(&output, "path mtu", "warning");
+    let hole = row(&output, "path mtu", "warning");
+    assert!(says(&hole, "mend").starts_with("ip link set dev NAME mtu 1400"), "{hole}");
     row(&output, "udp", "ok");
 }
 

@@ -188,6 +188,33 @@ fn a_stream_beyond_a_quota_leaves_nothing_and_one_within_it_is_charged() {
 }
 
 #[test]
+fn a_file_that_two_streams_replace_at_once_gives_its_room_back_once() {
+    let world = World::new();
+    let server = serve(&world);
+    for (name, size) in [("x", 400_000), ("y", 500_000), ("more", 700_000)] {
+        local(&world, name, size);
+    }
+    let place = server.url("lab/");
+    world.expect(0, &["put", "x", &place]);
+    world.expect(0, &["put", "y", &place]);
+    let begin = || {
+        let mut put = world.gtp("client", &["put", "-", &server.url("lab/x")]);
+        put.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        put.spawn().unwrap()
+    };
+    let streams = [begin(), begin()];
+    wait_for("two parts", || {
+        let names = fs::read_dir(world.path("lab")).unwrap().map(|name| name.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(".gtp-part")).count() == 2
+    });
+    for mut stream in streams {
+        stream.stdin.take().unwrap().write_all(b"x").unwrap();
+        assert_eq!(stream.wait().unwrap().code(), Some(0));
+    }
+    world.expect(4, &["put", "more", &place]);
+}
+
+#[test]
 fn a_put_that_is_resumed_is_charged_once_also_by_a_server_that_was_started_again() {
     let world = World::new();
     for restarts in [false, true] {

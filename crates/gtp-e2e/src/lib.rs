@@ -18,6 +18,7 @@ pub mod lab;
 pub mod lives;
 pub mod machine;
 pub mod neighbours;
+pub mod old_server;
 pub mod plan;
 pub mod processes;
 pub mod produce;
