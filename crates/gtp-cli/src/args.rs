@@ -59,8 +59,8 @@ pub enum Verb {
     /// Fetch files or directories, each from one or several servers
     #[command(override_usage = "gtp get [OPTIONS] <URL>... <DEST>")]
     Get(GetArgs),
-    /// Send files or directories to a server that runs `serve --writable`
-    #[command(override_usage = "gtp put [OPTIONS] <PATH>... <URL>")]
+    /// Send files or directories to servers that run `serve --writable`
+    #[command(override_usage = "gtp put [OPTIONS] <PATH>... <URL>...")]
     Put(PutArgs),
     /// Copy to or from where ssh logs in, or between two such hosts, with nothing set up there
     #[command(override_usage = "gtp cp [OPTIONS] <SRC>... <DST>")]
@@ -397,7 +397,8 @@ pub struct GetArgs {
 #[derive(Debug, Args)]
 pub struct PutArgs {
     /// Files and directories, then the address. Several need a directory there: end the address
-    /// with a slash. - is standard input, and the address then names a file
+    /// with a slash. - is standard input, and the address then names a file. With several addresses
+    /// each server gets the same, at once, and the files are read once
     #[arg(required = true, value_name = "PATH|URL", value_hint = ValueHint::Hostname)]
     pub paths_and_url: Vec<PathBuf>,
     #[command(flatten)]

@@ -82,6 +82,9 @@ impl Drop for Kept {
     }
 }
 
+/// For hosts that take data.
+const WRITABLE: &[&str] = &["--writable"];
+
 impl World {
     fn new() -> World {
         let world = common::World::new();
@@ -104,7 +107,7 @@ impl World {
         let serve =
             |host: &'static str, more: &[&str]| (host, world.serve_dir("server", host, more));
         let hosts =
-            [serve("A", &[]), serve("C", &[]), serve("D", &[]), serve("B", &["--writable"])];
+            [serve("A", &[]), serve("C", WRITABLE), serve("D", WRITABLE), serve("B", WRITABLE)];
         World { world, hosts, says: Vec::new() }
     }
 

@@ -34,6 +34,7 @@ use crate::known_roots::KnownRoots;
 use crate::manifest::Manifest;
 use crate::roots::Roots;
 use crate::row::{BLOCK, TRAILER, blocks_in, content_of};
+use crate::shared_blocks::{Taken, Tap, Timing};
 use crate::source::{BlockSource, Framed, SourceError, new_framed};
 use crate::synthetic::{size_of_file, size_of_root};
 use crate::tree::Tree;
@@ -83,6 +84,8 @@ pub struct FileSource {
     grown: BTreeSet<u32>,
     remarks: Vec<(u32, SourceError)>,
     known: Option<Arc<KnownRoots>>,
+    /// Where other sources of the same files share what they read.
+    tap: Option<Arc<Tap>>,
     /// Whether a time of change is old enough for the next change to show. `None`: it always is.
     settled: Option<fn(i64) -> bool>,
     /// Blocks that were read before the last change of their file had settled, by file and block.
@@ -113,6 +116,22 @@ enum State {
     Moved,
 }
 
+/// A block that was read.
+struct ReadBlock {
+    value: Value,
+    state: State,
+    timing: Timing,
+}
+
+/// Whether what other sources know of a file's blocks counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recall {
+    /// It does: the file is still as it was listed.
+    Shared,
+    /// It does not: all is to be read once more.
+    Nothing,
+}
+
 /// How often a block of a file that is being written is read until two readings agree.
 const READINGS: usize = 3;
 
@@ -126,6 +145,7 @@ impl FileSource {
             grown: BTreeSet::new(),
             remarks: Vec::new(),
             known: None,
+            tap: None,
             settled: None,
             early: BTreeMap::new(),
             wholly_early: BTreeSet::new(),
@@ -145,13 +165,19 @@ impl FileSource {
         FileSource { known: Some(known), ..self }
     }
 
+    /// The same, sharing what is read with other sources of the same files.
+    #[must_use]
+    pub(crate) fn with_tap(self, tap: Tap) -> FileSource {
+        FileSource { tap: Some(Arc::new(tap)), ..self }
+    }
+
     fn read_block(
         &mut self,
         file: u32,
         size: u64,
         block: u64,
         out: &mut Framed,
-    ) -> Result<Value, SourceError> {
+    ) -> Result<ReadBlock, SourceError> {
         let len = content_of(size, block) as usize;
         // With memory for the trailer behind: growing later would copy all.
         out.reserve_exact((len + TRAILER).saturating_sub(out.len()));
@@ -165,11 +191,67 @@ impl FileSource {
         if state == State::Moved && alone {
             self.note_grown(file)?;
         }
-        let value = block_value(size, block, out);
+        let timing = if early { Timing::Early } else { Timing::Settled };
+        let sure = (state, timing) == (State::AsListed, Timing::Settled);
+        let known = self.tap.as_ref().filter(|_| sure).and_then(|tap| tap.value(file, block));
+        let value = known.unwrap_or_else(|| block_value(size, block, out));
+        if let (Some(tap), true, None) = (&self.tap, sure, known) {
+            tap.note_value(file, block, value);
+        }
         if early && !alone {
             self.note_early(file, block, value);
         }
-        Ok(value)
+        Ok(ReadBlock { value, state, timing })
+    }
+
+    /// Reads a block with its trailer.
+    fn load_own(
+        &mut self,
+        file: u32,
+        size: u64,
+        block: u64,
+        out: &mut Framed,
+    ) -> Result<ReadBlock, SourceError> {
+        let read = self.read_block(file, size, block, out)?;
+        out.extend_from_slice(&read.value);
+        self.roots.note(file, size, block, read.value);
+        Ok(read)
+    }
+
+    /// Takes a block with its trailer from another source, or reads it for all.
+    fn load_shared(
+        &mut self,
+        tap: &Tap,
+        (file, size): (u32, u64),
+        block: u64,
+        out: &mut Framed,
+    ) -> Result<(), SourceError> {
+        match tap.take(file, block, out) {
+            Taken::Here(timing) => {
+                let Some(&value) = out.last_chunk::<TRAILER>() else { return Ok(()) };
+                if timing == Timing::Early && blocks_in(size) > 1 {
+                    self.note_early(file, block, value);
+                }
+                self.roots.note(file, size, block, value);
+            }
+            Taken::Missing(duty) => {
+                let read = self.load_own(file, size, block, out)?;
+                if read.state == State::AsListed {
+                    duty.share(out, read.timing);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells other sources of the same files that one of them cannot be had, if it is so.
+    fn tell<T>(&self, done: Result<T, SourceError>) -> Result<T, SourceError> {
+        match (&self.tap, &done) {
+            (None, _)
+            | (_, Ok(_) | Err(SourceError::Unwanted | SourceError::NoSuchBlock { .. })) => {}
+            (Some(tap), Err(_)) => tap.note_failure(),
+        }
+        done
     }
 
     fn note_early(&mut self, file: u32, block: u64, value: Value) {
@@ -207,7 +289,7 @@ impl FileSource {
                 self.wholly_early.insert(file);
                 return Err(SourceError::Unwanted);
             }
-            if self.read_block(file, size, block, &mut content)? != value {
+            if self.read_block(file, size, block, &mut content)?.value != value {
                 return Err(self.changed(file));
             }
         }
@@ -221,6 +303,8 @@ impl FileSource {
             out.fill(0);
         } else if let Err(error) = opened.file.read_exact_at(out, start) {
             return Err(self.read_failed(file, error));
+        } else if let Some(tap) = &self.tap {
+            tap.note_read(file, block, out.len());
         }
         Ok(())
     }
@@ -264,21 +348,26 @@ impl FileSource {
     /// Reads the blocks that the tree of a file lacks, as long as somebody wants them.
     fn read_missing(
         &mut self,
-        file: u32,
-        size: u64,
+        (file, size): (u32, u64),
         tree: &mut Tree,
+        recall: Recall,
         wanted: &dyn Fn() -> bool,
     ) -> Result<(), SourceError> {
+        let tap = self.tap.clone().filter(|_| recall == Recall::Shared);
         let mut content = new_framed();
         for block in 0..blocks_in(size) {
             if tree.there().contains(block) {
                 continue;
             }
+            if let Some(value) = tap.as_ref().and_then(|tap| tap.value(file, block)) {
+                tree.insert(block, value);
+                continue;
+            }
             if !wanted() {
                 return Err(SourceError::Unwanted);
             }
-            let value = self.read_block(file, size, block, &mut content)?;
-            tree.insert(block, value);
+            let read = self.read_block(file, size, block, &mut content)?;
+            tree.insert(block, read.value);
         }
         Ok(())
     }
@@ -352,7 +441,7 @@ impl FileSource {
         wanted: &dyn Fn() -> bool,
     ) -> Result<(), SourceError> {
         let mut fresh = Tree::new(size);
-        self.read_missing(file, size, &mut fresh, wanted)?;
+        self.read_missing((file, size), &mut fresh, Recall::Nothing, wanted)?;
         if fresh.root() != root {
             return Err(self.changed(file));
         }
@@ -366,33 +455,16 @@ impl FileSource {
             _ => SourceError::Read { path: path.to_string(), source },
         }
     }
-}
 
-impl BlockSource for FileSource {
-    fn manifest(&self) -> &Arc<Manifest> {
-        &self.scanned.manifest
-    }
-
-    fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
-        let size = size_of_file(&self.scanned.manifest, file, block)?;
-        let value = self.read_block(file, size, block, out)?;
-        out.extend_from_slice(&value);
-        self.roots.note(file, size, block, value);
-        Ok(())
-    }
-
-    fn take_remarks(&mut self) -> Vec<(u32, SourceError)> {
-        std::mem::take(&mut self.remarks)
-    }
-
-    fn file_root_while(
-        &mut self,
-        file: u32,
-        wanted: &dyn Fn() -> bool,
-    ) -> Result<Value, SourceError> {
+    fn root_while(&mut self, file: u32, wanted: &dyn Fn() -> bool) -> Result<Value, SourceError> {
         let size = size_of_root(&self.scanned.manifest, file)?;
         let stamp = self.scanned.stamps[file as usize];
-        if let Some(root) = self.known.as_ref().and_then(|known| known.get(&stamp)) {
+        let known = self.known.as_ref().and_then(|known| known.get(&stamp));
+        if let Some(root) = known {
+            if self.tap.is_some() && self.roots.has(file, root) {
+                // The file held all of this at the moment when its hash came to be known.
+                return Ok(root);
+            }
             // It is that file's as long as it still has this stamp.
             self.opened(file)?;
             if self.state(file)? == State::AsListed {
@@ -400,7 +472,7 @@ impl BlockSource for FileSource {
             }
         }
         let mut tree = self.roots.take(file, size);
-        let read = self.read_missing(file, size, &mut tree, wanted);
+        let read = self.read_missing((file, size), &mut tree, Recall::Shared, wanted);
         let root = tree.root();
         self.roots.give_back(file, tree);
         read?;
@@ -418,6 +490,34 @@ impl BlockSource for FileSource {
             }
         }
         Ok(root.expect("every block was inserted"))
+    }
+}
+
+impl BlockSource for FileSource {
+    fn manifest(&self) -> &Arc<Manifest> {
+        &self.scanned.manifest
+    }
+
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
+        let size = size_of_file(&self.scanned.manifest, file, block)?;
+        let Some(tap) = self.tap.clone() else {
+            return self.load_own(file, size, block, out).map(|_| ());
+        };
+        let loaded = self.load_shared(&tap, (file, size), block, out);
+        self.tell(loaded)
+    }
+
+    fn take_remarks(&mut self) -> Vec<(u32, SourceError)> {
+        std::mem::take(&mut self.remarks)
+    }
+
+    fn file_root_while(
+        &mut self,
+        file: u32,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Value, SourceError> {
+        let root = self.root_while(file, wanted);
+        self.tell(root)
     }
 }
 

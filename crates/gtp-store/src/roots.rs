@@ -33,6 +33,11 @@ impl Roots {
         self.held = self.held + tree.held() - before;
     }
 
+    /// Whether all blocks of a file were loaded, and are a file of this hash.
+    pub(crate) fn has(&self, file: u32, root: Value) -> bool {
+        self.trees.get(&file).is_some_and(|tree| tree.root() == Some(root))
+    }
+
     /// Takes out what is known of a file, to be completed and given back.
     pub(crate) fn take(&mut self, file: u32, file_size: u64) -> Tree {
         let tree = self.trees.remove(&file).unwrap_or_else(|| Tree::new(file_size));

@@ -60,8 +60,8 @@ pub use transfer::{Stopper, Transfer};
 pub use gtp_alloc::{Bucket, Bytes, Rate, Span, Time};
 pub use gtp_laws::frames;
 pub use gtp_net::client::{
-    BadUrl, DEFAULT_PORT, Detour, Event, Listed, Listing, Outcome, PATIENCE, Progress, SourceShare,
-    Survey, Udp, Url,
+    BadUrl, DEFAULT_PORT, Detour, Event, Listed, Listing, Outcome, PATIENCE, Progress, SINKS_MOST,
+    SharedPaths, SourceShare, Survey, Udp, Url,
 };
 pub use gtp_net::engine::{Bond, Sharing, Stands, Way, default_capacity, default_engines};
 pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy, PathUse, WEIGHT_LOW};
@@ -84,6 +84,6 @@ pub use gtp_net::trust::{
 pub use gtp_store::replica;
 pub use gtp_store::{
     BLOCK, BlockSink, BlockSource, DiscardSink, Entry, Finished, Have, Kind, Manifest, Mode, Mtime,
-    NameError, OrderedWriterSink, Pattern, RelPath, RootKind, SinkError, SourceError,
+    NameError, OrderedWriterSink, Pattern, ReadBytes, RelPath, RootKind, SinkError, SourceError,
     SyntheticSource, TRAILER, TimeStep, Value, Window, Written,
 };

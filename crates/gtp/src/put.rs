@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::Rate;
-use gtp_net::client::{Input, MakeContent, Objects, PourRequest, PutRequest, Udp, Url};
+use gtp_net::client::{
+    Input, MakeContent, Objects, PourRequest, PutRequest, SharedPaths, Udp, Url,
+};
 use gtp_net::flows::Failure;
 use gtp_net::flows::Law;
 use gtp_net::flows::PathUse;
@@ -43,6 +45,25 @@ impl Put {
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>, url: Url) -> Put {
         let paths = paths.into_iter().map(Into::into).collect();
         Put::of(What::Objects(Objects::Paths(paths)), url)
+    }
+
+    /// Sends the same files and directories to several servers, as [`Put::new`] sends them to one:
+    /// a put for each address, in the same order. All are to be started on one host. The files are
+    /// listed once, and read once as far as the servers keep pace; a slow one delays no other. What
+    /// was read is told by what comes beside them.
+    ///
+    /// # Errors
+    /// With more than [`SINKS_MOST`](crate::SINKS_MOST) addresses.
+    pub fn to_each(
+        paths: impl IntoIterator<Item = impl Into<PathBuf>>,
+        urls: impl IntoIterator<Item = Url>,
+    ) -> Result<(Vec<Put>, Arc<SharedPaths>), Failure> {
+        let urls: Vec<Url> = urls.into_iter().collect();
+        let paths = paths.into_iter().map(Into::into).collect();
+        let (shared, shares) = SharedPaths::new(paths, urls.len())?;
+        let objects = shares.into_iter().map(Objects::Shared);
+        let puts = objects.zip(urls).map(|(objects, url)| Put::of(What::Objects(objects), url));
+        Ok((puts.collect(), shared))
     }
 
     /// Sends an object under a name; `make` is called for each attempt, on a thread that may

@@ -7,6 +7,7 @@
 //! rsync.
 
 mod between;
+mod calling;
 mod far_end;
 mod follow;
 pub mod hello;
@@ -19,6 +20,7 @@ mod program;
 mod reach;
 mod script;
 mod send;
+mod several;
 mod through;
 mod tunnel;
 
@@ -30,15 +32,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use gtp::{Detour, Failure, FailureKind, Get, Host, Identity, Outcome, Stopper, Transfer, Url};
-use tokio::io::DuplexStream;
-use tokio::sync::watch as told;
+use gtp::{Failure, FailureKind, Get, Host, Outcome, Stopper, Transfer, Url};
 use tokio::time::timeout;
 
+pub use calling::{Call, call_and_ask, call_by, call_far_end};
 pub use far_end::{FarEndArgs, run as run_far_end};
 pub use reach::url;
 
-use crate::args::{HostArgs, TransferArgs};
+use crate::args::TransferArgs;
 use crate::hosts::Mirrors;
 use crate::output;
 use crate::show::Shower;
@@ -46,11 +47,10 @@ use crate::signals::Signals;
 use crate::verbs::put::{check_input, described, is_input, local_sources};
 use crate::verbs::transfer::{Ends, Options, control, watch_with};
 use crate::verbs::{host, other, runtime, start_client};
-use hello::{Ability, Object, Ready, Request, Want};
-use near::{FarEnd, Way, call};
+use hello::{Ability, Object, Ready, Want};
+use near::FarEnd;
 use operand::{Login, Operand, Remote};
-use program::Program;
-use reach::{addresses, merged, named};
+use reach::addresses;
 
 /// Options of `cp`.
 #[derive(Debug, Args)]
@@ -61,6 +61,10 @@ pub struct CpArgs {
     /// login to another the data go directly, or through here if the two cannot reach each other
     #[arg(required = true, value_name = "SRC|DST", value_hint = ValueHint::Hostname)]
     pub words: Vec<OsString>,
+    /// A further destination, which gets the same at the same time: [user@]host:path, or
+    /// gtp://host[:port]/path. May be given several times; all sources are then on this machine
+    #[arg(long, value_name = "DST", value_hint = ValueHint::Hostname)]
+    pub also: Vec<OsString>,
     #[command(flatten)]
     pub way: WayArgs,
     #[command(flatten)]
@@ -136,6 +140,10 @@ enum To<'a> {
 
 pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
     let plan = plan(&args.words)?;
+    if !args.also.is_empty() {
+        let (from, to) = several::targets(plan, &args.also)?;
+        return several::run(&args, from, to);
+    }
     // Before ssh asks for a password.
     control(&args.transfer)?;
     let mut ends = Ends::default();
@@ -490,22 +498,32 @@ impl Copy<'_> {
         let (args, shower) = (&self.args.transfer, &mut self.shower);
         let watching = watch_with(&mut self.signals, here, transfer, args, shower);
         let Some((login, far)) = far else { return watching.await };
-        let mut watching = std::pin::pin!(watching);
-        let how = tokio::select! {
-            ended = &mut watching => return ended.map_err(with_advice),
-            how = far.gone() => how,
-        };
-        last_words(watching, &stopper).await.map_err(|failure| {
-            if !failure.is_temporary() {
-                return failure;
-            }
-            let text = format!(
-                "{login}: ssh {how}, and the far end is gone; what is complete is kept, repeat the \
-                 command to go on"
-            );
-            Failure::new(FailureKind::Temporary, text)
-        })
+        while_there(watching, &stopper, login, far).await
     }
+}
+
+/// Waits for the end of a transfer to or from a far end, or for that of the far end.
+pub async fn while_there(
+    watching: impl Future<Output = Result<Outcome, Failure>>,
+    stopper: &Stopper,
+    login: &Login,
+    far: &mut FarEnd,
+) -> Result<Outcome, Failure> {
+    let mut watching = std::pin::pin!(watching);
+    let how = tokio::select! {
+        ended = &mut watching => return ended.map_err(with_advice),
+        how = far.gone() => how,
+    };
+    last_words(watching, stopper).await.map_err(|failure| {
+        if !failure.is_temporary() {
+            return failure;
+        }
+        let text = format!(
+            "{login}: ssh {how}, and the far end is gone; what is complete is kept, repeat the \
+             command to go on"
+        );
+        Failure::new(FailureKind::Temporary, text)
+    })
 }
 
 /// Waits for the end of a call, or for the user's wish to stop. Dropped, a call ends its ssh.
@@ -526,108 +544,6 @@ async fn unless_stopped<T>(
         _ = timeout(LAST_WORDS_SPAN, calling) => {}
     }
     Err(Failure::new(FailureKind::Interrupted, "stopped before the far end had answered"))
-}
-
-/// Starts a far end by ssh, and this host with a key for it alone.
-///
-/// # Errors
-/// As [`call`], and what starting this host says.
-pub async fn call_far_end(
-    way: &WayArgs,
-    transfer: &TransferArgs,
-    login: &Login,
-    want: Want,
-) -> Result<(Host, FarEnd, Ready), Failure> {
-    call_by(Call { way, host: &transfer.host, options: &[] }, login, want).await
-}
-
-/// As [`call_far_end`], for a tree that is surveyed as soon as the far end lives: `ask` asks over
-/// the pipe that it is given, before anybody has answered. It hears when somebody has.
-///
-/// # Errors
-/// As [`call_far_end`].
-pub async fn call_and_ask<T>(
-    way: &WayArgs,
-    transfer: &TransferArgs,
-    (login, want): (&Login, Want),
-    ask: impl FnOnce(&Host, DuplexStream, told::Receiver<bool>) -> Result<T, Failure>,
-) -> Result<(Host, FarEnd, Ready, T), Failure> {
-    let call = Call { way, host: &transfer.host, options: &[] };
-    let caller = call.prepare(want)?;
-    let (near, far) = tokio::io::duplex(PIPE_BYTES);
-    let (answered, is_answered) = told::channel(false);
-    let asked = ask(&caller.here, near, is_answered)?;
-    let (here, far, ready) = call.through(login, caller, Some(far)).await?;
-    answered.send_replace(true);
-    Ok((here, far, ready, asked))
-}
-
-/// How a far end is called.
-#[derive(Clone, Copy)]
-pub struct Call<'a> {
-    /// How it is reached.
-    pub way: &'a WayArgs,
-    /// This host.
-    pub host: &'a HostArgs,
-    /// Options of ssh's, before the login.
-    pub options: &'a [OsString],
-}
-
-/// Starts a far end as [`call_far_end`] does, with ssh's own options.
-///
-/// # Errors
-/// As [`call_far_end`].
-pub async fn call_by(
-    called: Call<'_>,
-    login: &Login,
-    want: Want,
-) -> Result<(Host, FarEnd, Ready), Failure> {
-    let caller = called.prepare(want)?;
-    called.through(login, caller, None).await
-}
-
-/// This host with a key for one call, and what it asks.
-struct Caller {
-    here: Host,
-    request: Request,
-}
-
-impl Call<'_> {
-    fn prepare(&self, want: Want) -> Result<Caller, Failure> {
-        let identity = Identity::generate();
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let key = identity.fingerprint();
-        let request = Request { version, key, ports: self.way.port, want };
-        Ok(Caller { here: host(self.host).identity(identity).start()?, request })
-    }
-
-    async fn through(
-        self,
-        login: &Login,
-        Caller { here, request }: Caller,
-        bare: Option<DuplexStream>,
-    ) -> Result<(Host, FarEnd, Ready), Failure> {
-        let Call { way, options, .. } = self;
-        let program = way.install.then(Program::read).transpose()?;
-        let silence = way.login_limit;
-        let way = Way { ssh: &way.ssh, options, login, program, silence };
-        let (far, ready) = call(way, &request, bare).await?;
-        let named = named(login, ready.port).await;
-        let introduced = url(login, &ready, "", true).map(|url| {
-            here.introduce(&url, merged(&ready, &named));
-            if let Some(address) = far.detour() {
-                let (words, datagrams) = (over_ssh(login), named.first().copied());
-                here.introduce_detour(&url, Detour { address, words, datagrams });
-            }
-        });
-        match introduced {
-            Ok(()) => Ok((here, far, ready)),
-            Err(failure) => {
-                far.close().await;
-                Err(failure)
-            }
-        }
-    }
 }
 
 /// Where an object goes: a path, or standard output.
@@ -687,11 +603,6 @@ fn unasked(login: &Login, object: &Object) -> Failure {
     Failure::new(FailureKind::Other, format!("{login}: it sends {name:?}, which nobody asked for"))
 }
 
-/// That ssh carries the data.
-fn over_ssh(login: &Login) -> String {
-    format!("no port of {login} gets through but ssh's: ssh carries the data, which is slower")
-}
-
 /// What helps if no datagram gets through to a far end.
 fn with_advice(failure: Failure) -> Failure {
     if failure.kind != FailureKind::NoUdpPath {
@@ -703,9 +614,6 @@ fn with_advice(failure: Failure) -> Failure {
     );
     Failure::new(failure.kind, text)
 }
-
-/// Bytes that wait on their way to the link without TLS.
-const PIPE_BYTES: usize = 64 << 10;
 
 /// Time for what the far end has said before it went.
 const LAST_WORDS_SPAN: Duration = Duration::from_secs(1);

@@ -79,13 +79,18 @@ impl<'a> Names<'a> {
                 Some(of_transfer(&mut args.transfer))
             }
             Verb::Put(args) => {
-                if let Some(word) = args.paths_and_url.last_mut() {
+                let words = args.paths_and_url.iter_mut().rev();
+                let addresses = words.enumerate().take_while(|(at, word)| {
+                    *at == 0 || word.as_os_str().as_encoded_bytes().starts_with(b"gtp://")
+                });
+                for (_, word) in addresses {
                     self.replace_operand(word.as_mut_os_string());
                 }
                 Some(of_transfer(&mut args.transfer))
             }
             Verb::Cp(args) => {
-                args.words.iter_mut().for_each(|word| self.replace_operand(word));
+                let words = args.words.iter_mut().chain(&mut args.also);
+                words.for_each(|word| self.replace_operand(word));
                 args.mirrors_of = std::mem::take(&mut self.mirrors);
                 Some(of_transfer(&mut args.transfer))
             }
@@ -305,6 +310,10 @@ mod tests {
                 &["gtp://login.example:4900/a", "gtp://[2001:db8::1]:99/", "gtp://lab"],
             ),
             (&["put", "lab:x", "gtp://lab/in/"], &["lab:x", "gtp://login.example:4900/in/"]),
+            (
+                &["put", "x", "gtp://lab/in/", "gtp://v6/"],
+                &["x", "gtp://login.example:4900/in/", "gtp://[2001:db8::1]:4810/"],
+            ),
             (&["sync", "d/", "v6:d"], &["d/", "[2001:db8::1]:d"]),
         ] {
             let verb = match resolved(words) {

@@ -58,6 +58,12 @@ impl Bars {
         }
     }
 
+    /// Shows one line in place of all others; it knows how it fits so many columns.
+    pub fn show(&self, line: impl Fn(usize) -> String) {
+        let columns = usize::from(console::Term::stderr().size().1);
+        self.total.set_message(line(columns));
+    }
+
     /// Seconds until the end at the pace of the last five.
     fn seconds_left(&mut self, progress: &Progress) -> Option<f64> {
         self.recent.push(progress.bytes);

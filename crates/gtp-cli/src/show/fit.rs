@@ -92,6 +92,40 @@ pub fn source_line(share: &SourceShare, columns: usize) -> String {
     first_that_fits(forms, columns)
 }
 
+/// How transfers of the same object to several sinks stand.
+pub struct Sinks {
+    pub all: usize,
+    pub done: usize,
+    pub failed: usize,
+    /// The one that will be done last, as it looks: its address, the part that it has from 0 to 1,
+    /// its rate and what limits that.
+    pub slowest: Option<(String, f64, Rate, &'static str)>,
+}
+
+/// The line of several transfers in so many columns.
+pub fn sinks_line(sinks: &Sinks, columns: usize) -> String {
+    let failed = match sinks.failed {
+        0 => String::new(),
+        failed => format!(", {failed} failed"),
+    };
+    let whole = format!("{} of {} done{failed}", sinks.done, sinks.all);
+    let Some((url, part, rate, by)) = &sinks.slowest else {
+        return first_that_fits([whole], columns);
+    };
+    let percent = format!("{:.0} %", 100.0 * part.clamp(0.0, 1.0));
+    let rate = say_rate(*rate);
+    let short = url.strip_prefix("gtp://").unwrap_or(url);
+    let host = short.split('/').next().unwrap_or(short);
+    let forms = [
+        format!("{whole}; slowest {url}: {percent}, {rate}, limited by {by}"),
+        format!("{whole}; slowest {host}: {percent}, {rate}, limited by {by}"),
+        format!("{whole}; slowest {host}: {percent}, {rate}"),
+        format!("{whole}; slowest {percent}"),
+        whole,
+    ];
+    first_that_fits(forms, columns)
+}
+
 /// The first form that fits, else the last one, cut.
 fn first_that_fits(forms: impl IntoIterator<Item = String>, columns: usize) -> String {
     let mut last = String::new();
@@ -168,6 +202,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn several_sinks_have_one_line_with_how_many_are_done_and_the_slowest() {
+        let slowest = Some(("gtp://c:4810/in/".to_owned(), 0.456, Rate::from_mbps(12), "sink"));
+        let sinks = Sinks { all: 5, done: 2, failed: 1, slowest };
+        let line = |columns| sinks_line(&sinks, columns);
+        let whole = "2 of 5 done, 1 failed";
+        let all = format!("{whole}; slowest gtp://c:4810/in/: 46 %, 12.0 Mbit/s, limited by sink");
+        assert_eq!(line(100), all);
+        assert_eq!(line(45), format!("{whole}; slowest 46 %"));
+        assert_eq!(line(22), whole);
+        for columns in 0..100 {
+            assert!(measure_text_width(&line(columns)) <= columns);
+        }
+        let ended = Sinks { all: 3, done: 3, failed: 0, slowest: None };
+        assert_eq!(sinks_line(&ended, 100), "3 of 3 done");
     }
 
     #[test]

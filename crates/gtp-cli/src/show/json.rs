@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use gtp::{Event, Failure, Outcome, Progress, Rate, SourceShare, Stands};
+use gtp::{Event, Failure, LimitedBy, Outcome, Progress, Rate, ReadBytes, SourceShare, Stands};
 use gtp_share::PathView;
 use serde_json::{Value, json};
 
+use super::limits::Limits;
 use super::{Leg, kind_word};
 use crate::{output, words};
 
@@ -18,6 +19,9 @@ pub struct Json {
     bytes: u64,
     pub standing: Standing,
     pub leg: Leg,
+    limits: Limits,
+    /// Where the object goes, if it goes to several places.
+    sink: Option<String>,
 }
 
 /// What a process was to the machine's daemon when it was looked at last: alone, at first.
@@ -37,13 +41,34 @@ impl Standing {
 const LOOKS_PER_LINE: u32 = 5;
 
 impl Json {
+    /// Writes the lines of one of several transfers, which all name their destination.
+    pub fn of_sink(sink: String) -> Json {
+        Json { sink: Some(sink), ..Json::default() }
+    }
+
     pub fn begin(&mut self) {
         let (standing, leg) = (std::mem::take(&mut self.standing), self.leg);
         *self = Json { standing, leg, ..Json::default() };
     }
 
+    fn line(&self, mut value: Value) {
+        if let Some(sink) = &self.sink {
+            value["sink"] = json!(sink);
+        }
+        line(&value);
+    }
+
+    /// One of several transfers failed, after so much.
+    pub fn failed(&self, failure: &Failure, progress: &Progress) {
+        let mut value = failure_of(failure);
+        value["bytes"] = json!(progress.bytes);
+        value["seconds"] = json!(progress.elapsed.as_secs_f64());
+        value["limited_by"] = json!(self.limits.most().map(LimitedBy::as_str));
+        self.line(value);
+    }
+
     pub fn event(&self, event: &Event) {
-        line(&match event {
+        self.line(match event {
             Event::Started { destination, kind, files, bytes } => json!({
                 "event": "started",
                 "destination": destination,
@@ -98,13 +123,14 @@ impl Json {
     /// Numbers, twice a second and when all bytes are there.
     pub fn progress(&mut self, progress: &Progress) {
         self.looks += 1;
+        self.limits.note(progress);
         let complete = progress.bytes == progress.total && progress.bytes > self.bytes;
         let is_unknown = progress.total == 0 && progress.bytes == 0;
         if is_unknown || (!self.looks.is_multiple_of(LOOKS_PER_LINE) && !complete) {
             return;
         }
         self.bytes = progress.bytes;
-        line(&json!({
+        self.line(json!({
             "event": "progress",
             "seconds": progress.elapsed.as_secs_f64(),
             "bytes": progress.bytes,
@@ -129,7 +155,7 @@ impl Json {
             .iter()
             .map(|s| json!({ "url": s.url, "bytes": s.bytes, "mean_rate": mean(s.wire_bytes) }))
             .collect();
-        line(&json!({
+        self.line(json!({
             "event": match self.leg {
                 Leg::First => "fetched",
                 Leg::Last => "done",
@@ -141,6 +167,7 @@ impl Json {
             "files_unchanged": outcome.files_unchanged,
             "seconds": seconds,
             "goodput": mean(fetched),
+            "limited_by": self.limits.most().map(LimitedBy::as_str),
             "loss_ratio": progress.loss_ratio(),
             "retransmitted_bytes": retransmitted(progress),
             "blake3": outcome.blake3.as_ref().map(words::hex),
@@ -151,12 +178,16 @@ impl Json {
 
 /// A failure: the last line, if nothing else was to be done.
 pub fn failed(failure: &Failure) {
-    line(&json!({
+    line(&failure_of(failure));
+}
+
+fn failure_of(failure: &Failure) -> Value {
+    json!({
         "event": "error",
         "kind": failure.kind.as_str(),
         "exit_code": failure.exit_code(),
         "message": failure.text,
-    }));
+    })
 }
 
 /// The end of a command that was to move several objects, as the last line.
@@ -166,6 +197,18 @@ pub fn ended(exit_code: u8, objects: usize, done: usize) {
         "exit_code": exit_code,
         "objects": objects,
         "done": done,
+    }));
+}
+
+/// The end of a command that was to send the same to several places, as the last line.
+pub fn ended_at_sinks(exit_code: u8, (sinks, done): (usize, usize), read: ReadBytes) {
+    line(&json!({
+        "event": "ended",
+        "exit_code": exit_code,
+        "objects": sinks,
+        "done": done,
+        "read_bytes": read.all,
+        "read_again_bytes": read.again,
     }));
 }
 

@@ -22,10 +22,16 @@ impl Lines {
         self.looks = 0;
     }
 
-    pub fn progress(&mut self, progress: &Progress) {
+    /// Whether it is time for a line, at one of ten looks in a second.
+    pub fn is_due(&mut self) -> bool {
         self.looks += 1;
+        self.looks.is_multiple_of(LOOKS_PER_LINE)
+    }
+
+    pub fn progress(&mut self, progress: &Progress) {
+        let is_due = self.is_due();
         let is_unknown = progress.total == 0 && progress.bytes == 0;
-        if is_unknown || !self.looks.is_multiple_of(LOOKS_PER_LINE) {
+        if is_unknown || !is_due {
             return;
         }
         if super::is_rechecking(progress) {

@@ -6,7 +6,9 @@
 mod bars;
 mod fit;
 pub mod json;
+mod limits;
 mod lines;
+pub mod several;
 mod trace;
 
 use std::collections::HashMap;
@@ -41,6 +43,26 @@ enum People {
     Quiet,
 }
 
+impl People {
+    /// As the options want it.
+    fn of(args: &TransferArgs) -> People {
+        let terminal = std::io::stderr().is_terminal();
+        match args.progress {
+            When::Auto if terminal && !args.json => People::Bars(Box::new(Bars::new())),
+            When::Always if terminal => People::Bars(Box::new(Bars::new())),
+            When::Always => People::Lines(Lines::default()),
+            When::Auto | When::Never => People::Quiet,
+        }
+    }
+
+    fn say(&self, text: &str) {
+        match self {
+            People::Bars(bars) => bars.say(&gtp_text::of_lines(text)),
+            People::Lines(_) | People::Quiet => output::aside(text),
+        }
+    }
+}
+
 impl Shower {
     /// As the options want it; `data_on_stdout` says that standard output is taken.
     ///
@@ -51,13 +73,7 @@ impl Shower {
             let text = "--json and the data cannot both go to standard output";
             return Err(Failure::new(FailureKind::Usage, text));
         }
-        let terminal = std::io::stderr().is_terminal();
-        let people = match args.progress {
-            When::Auto if terminal && !args.json => People::Bars(Box::new(Bars::new())),
-            When::Always if terminal => People::Bars(Box::new(Bars::new())),
-            When::Always => People::Lines(Lines::default()),
-            When::Auto | When::Never => People::Quiet,
-        };
+        let people = People::of(args);
         let trace = args.trace.as_deref().map(Trace::create).transpose()?;
         Ok(Shower {
             json: args.json.then(json::Json::default),
@@ -104,7 +120,7 @@ impl Shower {
             return;
         }
         if let Some(text) = for_people(event) {
-            self.say(&text);
+            self.people.say(&text);
         }
     }
 
@@ -176,13 +192,6 @@ impl Shower {
     pub fn ended(&self, exit_code: u8, objects: usize, done: usize) {
         if self.json.is_some() {
             json::ended(exit_code, objects, done);
-        }
-    }
-
-    fn say(&self, text: &str) {
-        match &self.people {
-            People::Bars(bars) => bars.say(&gtp_text::of_lines(text)),
-            People::Lines(_) | People::Quiet => output::aside(text),
         }
     }
 }

@@ -66,8 +66,8 @@ mod tests {
         assert_eq!(script.matches(ZSH_END).count(), 1);
         let whole = with_hosts(Shell::Zsh, &script);
         assert!(whole.find("_gtp_with_hosts() {") < whole.find(ZSH_END));
-        // One for each verb that takes hosts.
-        assert_eq!(whole.matches(":_gtp_with_hosts'").count(), 8);
+        // One for each verb that takes hosts, and one for `cp --also`.
+        assert_eq!(whole.matches(":_gtp_with_hosts'").count(), 9);
         assert!(valued().iter().any(|word| word == "--ssh") && BASH.contains("VALUED)"));
         assert!(!valued().iter().any(|word| word == "--json"));
     }

@@ -13,6 +13,7 @@ mod man;
 pub mod put;
 mod serve;
 mod settings;
+pub mod several;
 pub mod stream;
 pub mod transfer;
 pub mod unhurried;

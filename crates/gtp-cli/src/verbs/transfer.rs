@@ -210,6 +210,14 @@ pub struct Ends {
 impl Ends {
     /// Takes an end in and tells it; says whether to go on with the next transfer.
     pub fn take(&mut self, ended: Result<Outcome, Failure>, shower: &mut Shower) -> bool {
+        if let Err(failure) = &ended {
+            shower.failed(failure);
+        }
+        self.note(ended)
+    }
+
+    /// Takes an end in that was told before; says whether to go on with the next transfer.
+    pub fn note(&mut self, ended: Result<Outcome, Failure>) -> bool {
         match ended {
             Ok(outcome) => {
                 self.done += 1;
@@ -218,10 +226,7 @@ impl Ends {
                 self.partial += usize::from(missed);
                 true
             }
-            Err(failure) => {
-                shower.failed(&failure);
-                self.count(failure)
-            }
+            Err(failure) => self.count(failure),
         }
     }
 
@@ -294,7 +299,7 @@ impl Ends {
     }
 
     /// The exit code of all of them.
-    fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match &self.first {
             Some(failure) if self.done == 0 => failure.exit_code(),
             Some(failure) => match failure.kind {

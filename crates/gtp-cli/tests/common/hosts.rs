@@ -173,6 +173,58 @@ impl Drop for Triangle {
     }
 }
 
+/// A host with a link to each of several others, gone when dropped.
+pub struct Star {
+    hub: String,
+    rim: Vec<String>,
+}
+
+/// The address of one of the others.
+pub fn rim(number: usize) -> String {
+    format!("10.88.{number}.2")
+}
+
+impl Star {
+    pub fn new(others: usize) -> Star {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let rim = (0..others).map(|n| format!("gtp-r{n}-{id}")).collect();
+        let star = Star { hub: format!("gtp-hub-{id}"), rim };
+        make(&star.hub);
+        for (n, other) in star.rim.iter().enumerate() {
+            make(other);
+            let (hub, device) = (star.hub.as_str(), format!("v{n}"));
+            let pair = ["type", "veth", "peer", "name", "vb", "netns", other];
+            ip(&[&["-n", hub, "link", "add", &device][..], &pair].concat());
+            for (host, device, end) in [(hub, device.as_str(), 1), (other, "vb", 2)] {
+                let address = format!("10.88.{n}.{end}/24");
+                ip(&["-n", host, "addr", "add", &address, "dev", device]);
+                ip(&["-n", host, "link", "set", device, "up"]);
+            }
+        }
+        star
+    }
+
+    /// A command at the host in the middle.
+    pub fn hub(&self, command: &Command) -> Command {
+        inside(&self.hub, command)
+    }
+
+    /// A command at one of the others.
+    pub fn rim(&self, number: usize, command: &Command) -> Command {
+        inside(&self.rim[number], command)
+    }
+}
+
+impl Drop for Star {
+    fn drop(&mut self) {
+        for name in self.rim.iter().chain([&self.hub]) {
+            // It may never have come to be.
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
 /// Two hosts, and a third one between them that passes on nothing unless it is told to. Gone when
 /// dropped.
 pub struct Row {

@@ -36,7 +36,9 @@ pub use list::{Listed, Listing, list, list_each};
 pub use place::{Directories, MakeSink, Naming, Place};
 pub use pour::{Input, PourRequest, pour};
 pub use progress::{Event, Outcome, Progress, SourceShare};
-pub use put::{Content, MakeContent, MakeSource, Objects, PutRequest, put};
+pub use put::{
+    Content, MakeContent, MakeSource, Objects, PutRequest, SINKS_MOST, Share, SharedPaths, put,
+};
 pub use tree::{
     Carried, OwnTree, Pieces, Purpose, SENT_AT_ONCE, SMALL_TOGETHER_MAX, SmallAsked, SmallContents,
     Survey, TreeSession,

@@ -36,8 +36,10 @@ use crate::messages::{
 };
 use parcel::{Aim, Parcel, pack};
 pub use parcel::{Content, MakeContent, MakeSource, Objects};
+pub use shared::{SINKS_MOST, Share, SharedPaths};
 
 mod parcel;
+mod shared;
 
 /// What to send and where to.
 pub struct PutRequest {

@@ -15,6 +15,11 @@ use gtp_store::{
 /// Sources joined into one directory object.
 pub struct Bundle {
     parts: Vec<Box<dyn BlockSource>>,
+    joined: Arc<Joined>,
+}
+
+/// The joined listing of several sources. Bundles of the same sources may share it.
+pub struct Joined {
     manifest: Arc<Manifest>,
     /// For each entry its part and its place there; `None` for directories that stand for a part.
     places: Vec<Option<(usize, u32)>>,
@@ -40,15 +45,18 @@ pub enum BundleError {
     Manifest(#[from] ManifestError),
 }
 
-impl Bundle {
-    /// Joins these sources. Directories of one path become one.
+impl Joined {
+    /// Joins these listings, each under a name or beside the others. Directories of one path become
+    /// one.
     ///
     /// # Errors
     /// When a file's name collides with another or the whole breaks a limit of manifests.
-    pub fn new(parts: Vec<Part>) -> Result<Bundle, BundleError> {
+    pub fn of<'a>(
+        parts: impl IntoIterator<Item = (Option<&'a RelPath>, &'a Manifest)>,
+    ) -> Result<Joined, BundleError> {
         let (mut rows, mut skipped): (Vec<Row>, Vec<_>) = (Vec::new(), Vec::new());
-        for (number, Part { name, source }) in parts.iter().enumerate() {
-            rows.extend(entries_of(number, name.as_ref(), source.manifest(), &mut skipped));
+        for (number, (name, manifest)) in parts.into_iter().enumerate() {
+            rows.extend(entries_of(number, name, manifest, &mut skipped));
         }
         rows.sort_by(|(a, _), (b, _)| a.path.cmp(&b.path));
         let is_dir = |row: &Row| row.0.kind == Kind::Dir;
@@ -56,17 +64,38 @@ impl Bundle {
         let (entries, places) = rows.into_iter().unzip();
         let manifest = Manifest { root_kind: RootKind::Dir, own: None, entries };
         manifest.validate()?;
-        let parts = parts.into_iter().map(|part| part.source).collect();
-        Ok(Bundle { parts, manifest: Arc::new(manifest), places, skipped })
+        Ok(Joined { manifest: Arc::new(manifest), places, skipped })
     }
 
     /// What cannot travel under its new name, escaped for display, and why.
     pub fn skipped(&self) -> &[(String, NameError)] {
         &self.skipped
     }
+}
+
+impl Bundle {
+    /// Joins these sources.
+    ///
+    /// # Errors
+    /// As [`Joined::of`].
+    pub fn new(parts: Vec<Part>) -> Result<Bundle, BundleError> {
+        let listings = parts.iter().map(|part| (part.name.as_ref(), &**part.source.manifest()));
+        let joined = Arc::new(Joined::of(listings)?);
+        Ok(Bundle::of(joined, parts.into_iter().map(|part| part.source).collect()))
+    }
+
+    /// The bundle of the sources whose listings were joined, in the same order.
+    pub fn of(joined: Arc<Joined>, parts: Vec<Box<dyn BlockSource>>) -> Bundle {
+        Bundle { parts, joined }
+    }
+
+    /// What cannot travel under its new name, escaped for display, and why.
+    pub fn skipped(&self) -> &[(String, NameError)] {
+        self.joined.skipped()
+    }
 
     fn place(&self, file: u32, block: u64) -> Result<(usize, u32), SourceError> {
-        let place = self.places.get(file as usize).copied().flatten();
+        let place = self.joined.places.get(file as usize).copied().flatten();
         place.ok_or(SourceError::NoSuchBlock { file, block })
     }
 }
@@ -107,7 +136,7 @@ fn directory(name: &RelPath, manifest: &Manifest) -> Entry {
 
 impl BlockSource for Bundle {
     fn manifest(&self) -> &Arc<Manifest> {
-        &self.manifest
+        &self.joined.manifest
     }
 
     fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
@@ -120,7 +149,7 @@ impl BlockSource for Bundle {
         for (part, source) in self.parts.iter_mut().enumerate() {
             for (inner, remark) in source.take_remarks() {
                 let place = Some((part, inner));
-                let file = (0u32..).zip(&self.places).find(|(_, at)| **at == place);
+                let file = (0u32..).zip(&self.joined.places).find(|(_, at)| **at == place);
                 all.extend(file.map(|(file, _)| (file, remark)));
             }
         }

@@ -14,7 +14,7 @@ mod settling;
 pub(crate) mod tree;
 
 pub use crate::engine::{Alone, Law};
-pub use bundle::{Bundle, BundleError, Part};
+pub use bundle::{Bundle, BundleError, Joined, Part};
 pub use failure::{Failure, FailureKind};
 pub use gtp_proto::limits::WEIGHT_LOW;
 pub use gtp_proto::{LimitedBy, PathUse};

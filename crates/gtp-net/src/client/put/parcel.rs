@@ -5,8 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use gtp_store::{BlockSource, Export, FileSource, RelPath, RootKind, Value};
+use gtp_store::{BlockSource, Export, FileSource, RelPath, RootKind, Scanned, Value};
 
+use super::shared::Share;
 use crate::client::placement::{End, Placement, SourceName, placement};
 use crate::flows::{Bundle, Failure, FailureKind, Part, next_change_shows};
 
@@ -24,6 +25,8 @@ pub type MakeContent = Box<dyn FnMut() -> Result<Content, Failure> + Send>;
 pub enum Objects {
     /// Files and directories of the file system.
     Paths(Vec<PathBuf>),
+    /// The same, which other transfers send as well.
+    Shared(Share),
     /// Something else, under this name.
     Made(RelPath, MakeSource),
     /// A directory's content.
@@ -67,17 +70,14 @@ pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
             values = known;
             vec![Item { said: SourceName::Content, name: None, source }]
         }
-        Objects::Paths(paths) => open_paths(paths, &mut skipped)?,
+        Objects::Shared(share) => return share.pack(aim),
+        Objects::Paths(paths) => {
+            open_paths(paths, &mut skipped)?.into_iter().map(Listed::open).collect()
+        }
     };
-    if items.is_empty() {
-        return Err(Failure::new(FailureKind::Usage, "nothing to send was named"));
-    }
-    if !several && placement(items[0].said, aim.end, aim.there) == Placement::Itself {
+    let first = items.first().map(|item| item.said);
+    if place_of(several, first, aim)? == Placement::Itself {
         return Ok(Parcel { source: items.remove(0).source, skipped, values });
-    }
-    if several && aim.end == End::Name && aim.there != Some(RootKind::Dir) {
-        let text = "several objects need a directory: end the address with a slash";
-        return Err(Failure::new(FailureKind::Destination, text));
     }
     let bundle = Bundle::new(items.into_iter().map(Item::part).collect());
     let bundle = bundle.map_err(|why| Failure::new(FailureKind::Usage, why.to_string()))?;
@@ -87,23 +87,64 @@ pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
     Ok(Parcel { source: Box::new(bundle), skipped, values })
 }
 
+/// Where the objects go, of which this is the first one.
+///
+/// # Errors
+/// If there is none, or there are several and the destination is no directory.
+pub(super) fn place_of(
+    several: bool,
+    first: Option<SourceName>,
+    aim: Aim,
+) -> Result<Placement, Failure> {
+    let Some(said) = first else {
+        return Err(Failure::new(FailureKind::Usage, "nothing to send was named"));
+    };
+    if several && aim.end == End::Name && aim.there != Some(RootKind::Dir) {
+        let text = "several objects need a directory: end the address with a slash";
+        return Err(Failure::new(FailureKind::Destination, text));
+    }
+    if several { Ok(Placement::Beneath) } else { Ok(placement(said, aim.end, aim.there)) }
+}
+
 impl Item {
     fn part(self) -> Part {
-        let name = match self.said {
-            SourceName::Content => None,
-            SourceName::File | SourceName::Directory => self.name,
-        };
-        Part { name, source: self.source }
+        Part { name: part_name(self.said, self.name), source: self.source }
+    }
+}
+
+/// Under which name an object is joined with others.
+pub(super) fn part_name<N>(said: SourceName, name: Option<N>) -> Option<N> {
+    match said {
+        SourceName::Content => None,
+        SourceName::File | SourceName::Directory => name,
+    }
+}
+
+/// A path's object, listed.
+pub(super) struct Listed {
+    pub said: SourceName,
+    /// `None` where the path has no name.
+    pub name: Option<RelPath>,
+    pub scanned: Scanned,
+}
+
+impl Listed {
+    fn open(self) -> Item {
+        let source = FileSource::new(self.scanned).with_settling(next_change_shows);
+        Item { said: self.said, name: self.name, source: Box::new(source) }
     }
 }
 
 /// Opens what is to be sent. Of several paths, those that cannot be opened are left out.
-fn open_paths(paths: &[PathBuf], skipped: &mut Vec<Failure>) -> Result<Vec<Item>, Failure> {
-    let mut items = Vec::new();
+pub(super) fn open_paths(
+    paths: &[PathBuf],
+    skipped: &mut Vec<Failure>,
+) -> Result<Vec<Listed>, Failure> {
+    let mut listed = Vec::new();
     let mut first = None;
     for path in paths {
-        match open_path(path, skipped) {
-            Ok(item) => items.push(item),
+        match list_path(path, skipped) {
+            Ok(object) => listed.push(object),
             Err(failure) => {
                 skipped.push(Failure::new(FailureKind::Partial, failure.text.clone()));
                 first.get_or_insert(failure);
@@ -111,12 +152,12 @@ fn open_paths(paths: &[PathBuf], skipped: &mut Vec<Failure>) -> Result<Vec<Item>
         }
     }
     match first {
-        Some(failure) if items.is_empty() => Err(failure),
-        Some(_) | None => Ok(items),
+        Some(failure) if listed.is_empty() => Err(failure),
+        Some(_) | None => Ok(listed),
     }
 }
 
-fn open_path(path: &Path, skipped: &mut Vec<Failure>) -> Result<Item, Failure> {
+fn list_path(path: &Path, skipped: &mut Vec<Failure>) -> Result<Listed, Failure> {
     let end = End::of(path);
     let shown = || gtp_store::escaped(&path.to_string_lossy());
     if end == End::Slash && std::fs::metadata(path).is_err_and(|e| is_no_directory(&e)) {
@@ -143,8 +184,7 @@ fn open_path(path: &Path, skipped: &mut Vec<Failure>) -> Result<Item, Failure> {
                 })?)
             }
         };
-    let source = FileSource::new(scanned).with_settling(next_change_shows);
-    Ok(Item { said, name, source: Box::new(source) })
+    Ok(Listed { said, name, scanned })
 }
 
 fn is_no_directory(error: &std::io::Error) -> bool {
