@@ -270,14 +270,14 @@ fn higher(a: f64, b: f64) -> f64 {
 
 /// A sum of non-negative numbers with one rounding error in all (Neumaier's compensation).
 #[derive(Clone, Copy, Default)]
-struct Sum {
+pub(crate) struct Sum {
     total: f64,
     lost: f64,
 }
 
 impl Sum {
     #[inline]
-    fn add(&mut self, x: f64) {
+    pub(crate) fn add(&mut self, x: f64) {
         let next = self.total + x;
         // What each of the two lost, whichever is larger (Knuth's two-sum).
         let part = next - self.total;
@@ -286,7 +286,7 @@ impl Sum {
         self.total = next;
     }
 
-    fn value(self) -> f64 {
+    pub(crate) fn value(self) -> f64 {
         self.total + self.lost
     }
 }

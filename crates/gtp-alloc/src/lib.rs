@@ -18,6 +18,7 @@ pub mod maxmin;
 pub mod strain;
 pub mod tree;
 pub mod units;
+pub mod within;
 
 pub use bucket::Bucket;
 pub use units::{Bytes, Rate, Span, Time};

@@ -12,8 +12,9 @@ use alloc::vec::Vec;
 use gtp_alloc::endnode::{CapAtTarget, Params, expected_rates};
 use gtp_alloc::grant::{Claim, Held, Share, grants, shares};
 use gtp_alloc::led::{Arriving, SinkLaw};
-use gtp_alloc::{Rate, Span, Time};
+use gtp_alloc::{Rate, Span, Time, within};
 
+use crate::classes::Classes;
 use crate::limits::{
     ALONE_GROWS, ALONE_LEAST, GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN,
     RECOMPUTE_MIN, SILENCE_STOP,
@@ -65,6 +66,8 @@ struct Flow {
 #[derive(Debug)]
 pub struct Agent {
     config: AgentConfig,
+    /// What owners have together.
+    classes: Classes,
     /// Who decides over sessions under [`Law::SinkAlone`].
     alone: Option<Box<dyn SinkLaw>>,
     interval: Span,
@@ -89,6 +92,7 @@ impl Agent {
         let interval = config.interval.unwrap_or(INTERVAL_MIN);
         Agent {
             config,
+            classes: Classes::default(),
             alone: None,
             interval,
             ids: Vec::new(),
@@ -128,6 +132,12 @@ impl Agent {
         if let Some(law) = &mut self.alone {
             law.set_capacity(capacity);
         }
+        self.next_tick = Time::ZERO;
+    }
+
+    /// Changes the classes that owners may name, from the next tick on.
+    pub fn set_classes(&mut self, classes: Classes) {
+        self.classes = classes;
         self.next_tick = Time::ZERO;
     }
 
@@ -367,16 +377,19 @@ impl Agent {
             })
             .collect();
         if owned {
-            owners::limit(reports, &mut claims);
+            owners::limit(reports, &self.classes, &mut claims);
         }
         if room {
             room::share(self.config.capacity, reports, &mut claims);
         }
         if owned {
-            owners::divide(self.config.capacity, reports, &mut claims);
+            owners::divide(self.config.capacity, reports, &self.classes, &mut claims);
         }
-        let mut out = Vec::new();
-        shares(self.config.capacity.as_f64(), &claims, &mut out);
+        let (capacity, mut out) = (self.config.capacity.as_f64(), Vec::new());
+        match owners::classed(reports, &self.classes) {
+            none if none.is_empty() => shares(capacity, &claims, &mut out),
+            classes => within::divide(capacity, &claims, &classes, &mut out),
+        }
         (out, steps.map_or_else(Vec::new, |steps| self.expected(steps, reports)))
     }
 

@@ -18,6 +18,7 @@ extern crate std;
 
 pub mod agent;
 pub mod claims;
+pub mod classes;
 mod demand;
 pub mod direction;
 pub mod ecn;
@@ -41,6 +42,7 @@ mod weight;
 pub mod wire;
 
 pub use agent::{Agent, AgentConfig, Side};
+pub use classes::{Class, Classes};
 pub use direction::{Activity, Direction};
 pub use ecn::Codepoint;
 pub use group::Group;

@@ -4,14 +4,17 @@
 //! weight of the heaviest of its sessions, however many it has. What an owner gets, its sessions
 //! share by their own weights and demands, so that those that want little leave the rest to the
 //! others. An owner may have a weight that multiplies it, and a limit for all its sessions
-//! together. The host's own sessions have no owner, and keep their weights. This module must not
-//! know who the owners are.
+//! together. Owners of one class may have a limit and a guarantee together ([`crate::classes`]).
+//! The host's own sessions have no owner, and keep their weights. This module must not know who
+//! the owners are.
 
 use alloc::vec::Vec;
 
 use gtp_alloc::Rate;
 use gtp_alloc::grant::{Claim, Share, shares};
+use gtp_alloc::within;
 
+use crate::classes::Classes;
 use crate::report::{FlowId, Phase, Report};
 
 /// Whether a session shares its weight or a limit with others.
@@ -22,12 +25,13 @@ pub fn is_owned(report: &Report) -> bool {
 
 /// Lowers the bounds of sessions whose owner has a limit to what they have of it. `claims` are
 /// those of `reports`, in their order.
-pub fn limit(reports: &[(FlowId, Report)], claims: &mut [Claim]) {
-    if reports.iter().all(|(_, report)| report.owner.most.is_unlimited()) {
+pub fn limit(reports: &[(FlowId, Report)], classes: &Classes, claims: &mut [Claim]) {
+    let most = |report: &Report| report.owner.most.min(classes.each(report.owner.class));
+    if reports.iter().all(|(_, report)| most(report).is_unlimited()) {
         return;
     }
     for own in of_each(reports, &by_owner(reports)) {
-        let most = own.iter().map(|&at| reports[at].1.owner.most).min();
+        let most = own.iter().map(|&at| most(&reports[at].1)).min();
         let Some(most) = most.filter(|most| !most.is_unlimited()) else { continue };
         let together: Vec<Claim> = own.iter().map(|&at| claims[at]).collect();
         for (&at, part) in own.iter().zip(shared(most.as_f64(), &together)) {
@@ -36,31 +40,89 @@ pub fn limit(reports: &[(FlowId, Report)], claims: &mut [Claim]) {
     }
 }
 
-/// Gives sessions the weights with which a node of `capacity` shares it first among owners and then
-/// among the sessions of each. `claims` are those of `reports`, in their order, with the bounds
-/// that count.
-pub fn divide(capacity: Rate, reports: &[(FlowId, Report)], claims: &mut [Claim]) {
+/// The classes with limits whose owners have sessions, and the places of these.
+pub fn classed(reports: &[(FlowId, Report)], classes: &Classes) -> Vec<within::Class> {
+    if classes.is_empty() {
+        return Vec::new();
+    }
+    classes.over(reports.iter().map(|(_, report)| report.owner.class))
+}
+
+/// Gives sessions the weights with which a node of `capacity` shares it first among owners, within
+/// the limits of their classes, and then among the sessions of each. `claims` are those of
+/// `reports`, in their order, with the bounds that count.
+pub fn divide(
+    capacity: Rate,
+    reports: &[(FlowId, Report)],
+    classes: &Classes,
+    claims: &mut [Claim],
+) {
     let order = by_owner(reports);
     if of_each(reports, &order).all(|own| own.len() == 1) {
         // Each session has all that its owner has.
-        order.iter().for_each(|&at| claims[at].weight *= reports[at].1.owner.weight);
+        let factor = |at: usize| f64::from(reports[at].1.owner.weight);
+        order.iter().for_each(|&at| claims[at].weight *= factor(at));
         return;
     }
     let owners: Vec<Owner> = of_each(reports, &order)
         .map(|own| {
             let claims: Vec<Claim> = own.iter().map(|&at| claims[at]).collect();
-            let factor = own.first().map_or(1.0, |&at| reports[at].1.owner.weight);
+            let factor = own.first().map_or(1.0, |&at| f64::from(reports[at].1.owner.weight));
             let heaviest = claims.iter().map(|claim| claim.weight).fold(0.0, f64::max);
-            Owner { own, claims, weight: heaviest * factor }
+            let class = own.first().map_or(0, |&at| reports[at].1.owner.class);
+            Owner { own, claims, class, weight: heaviest * factor }
         })
         .collect();
     let alone = reports.iter().zip(&*claims).filter(|((_, report), _)| !shares_weight(report));
     let mut nodes: Vec<Claim> = alone.map(|(_, claim)| *claim).collect();
+    let first = nodes.len();
     nodes.extend(owners.iter().map(Owner::claim));
-    let level = level(&nodes, &shared(capacity.as_f64(), &nodes));
-    for owner in owners {
-        let factor = owner.factor(level);
+    let row = core::iter::repeat_n(0, first).chain(owners.iter().map(|owner| owner.class));
+    let levels = Levels::of(capacity.as_f64(), &nodes, &classes.over(row));
+    for (at, owner) in owners.into_iter().enumerate() {
+        let factor = owner.factor(levels.at(first + at));
         owner.own.iter().for_each(|&at| claims[at].weight *= factor);
+    }
+}
+
+/// What a unit of weight gets, by place: in a class with a guarantee or a cap it may be more or
+/// less than elsewhere.
+struct Levels {
+    /// Where there are classes.
+    own: Vec<Option<f64>>,
+    /// Elsewhere; `None` if everybody gets its bound.
+    rest: Option<f64>,
+}
+
+impl Levels {
+    fn of(capacity: f64, nodes: &[Claim], classes: &[within::Class]) -> Levels {
+        let mut parts = Vec::new();
+        if classes.is_empty() {
+            shares(capacity, nodes, &mut parts);
+            let rest = level(nodes, &parts);
+            return Levels { own: Vec::new(), rest };
+        }
+        within::divide(capacity, nodes, classes, &mut parts);
+        let of = |(claim, part): (&Claim, &Share)| level(&[*claim], &[*part]);
+        let short: Vec<Option<f64>> = nodes.iter().zip(&parts).map(of).collect();
+        let mut outside = short.clone();
+        let members = classes.iter().flat_map(|class| &class.all.members);
+        members.clone().for_each(|&at| outside[at] = None);
+        let rest = outside.into_iter().flatten().reduce(f64::max);
+        let mut own = alloc::vec![rest; nodes.len()];
+        // Its level is not known where nobody beside it is short. At the one at which it has its
+        // bound, each of its sessions has its own, and also at any higher one.
+        let fulfils = |at: usize| Some(nodes[at].bound / nodes[at].weight);
+        members.for_each(|&at| own[at] = fulfils(at));
+        if rest.is_none() && short.iter().any(Option::is_some) {
+            (0..nodes.len()).for_each(|at| own[at] = fulfils(at));
+        }
+        own.iter_mut().zip(short).for_each(|(own, short)| *own = short.or(*own));
+        Levels { own, rest }
+    }
+
+    fn at(&self, place: usize) -> Option<f64> {
+        self.own.get(place).copied().unwrap_or(self.rest)
     }
 }
 
@@ -69,6 +131,8 @@ struct Owner<'a> {
     /// Their places among all.
     own: &'a [usize],
     claims: Vec<Claim>,
+    /// The owner's class.
+    class: u32,
     /// Their weight together.
     weight: f64,
 }

@@ -75,15 +75,17 @@ pub enum Phase {
 pub struct Owner {
     /// Sessions with the same number share; zero for the host's own sessions, which share nothing.
     pub number: u64,
-    /// What multiplies the weight that the owner has among others.
-    pub weight: f64,
     /// The most that all its sessions may have together in this direction.
     pub most: Rate,
+    /// What multiplies the weight that the owner has among others.
+    pub weight: f32,
+    /// Its class at the host's agents ([`crate::classes`]); zero if it has none.
+    pub class: u32,
 }
 
 impl Owner {
     /// That of the host's own sessions.
-    pub const NOBODY: Owner = Owner { number: 0, weight: 1.0, most: Rate::UNLIMITED };
+    pub const NOBODY: Owner = Owner { number: 0, most: Rate::UNLIMITED, weight: 1.0, class: 0 };
 }
 
 /// What a session tells the agent of its own host.

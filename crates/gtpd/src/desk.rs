@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use gtp_alloc::grant::{Claim, Share};
+use gtp_alloc::within::{Class, divide};
 use gtp_alloc::{Rate, Time};
 use gtp_proto::{Agent, FlowId, Grant, Report, room};
 use gtp_share::Granted;
 
 use crate::hub::{Client, ClientId};
-use crate::parts::{User, divide};
 use crate::seats::{Awake, Seat};
 
 /// One direction.
@@ -22,7 +22,7 @@ pub(crate) struct Desk {
     /// Someone has come, gone, stopped or gone on, or something was set: the row does not hold.
     pub stale: bool,
     /// Whose sessions have limits together, by their places in the row.
-    pub users: Vec<User>,
+    pub users: Vec<Class>,
     reports: Vec<(FlowId, Report)>,
     /// The same while nobody may be granted more than it has.
     lessened: Vec<(FlowId, Report)>,

@@ -18,7 +18,6 @@ mod metrics;
 mod names;
 mod orders;
 mod pace;
-mod parts;
 pub mod process;
 mod refusal;
 mod room;

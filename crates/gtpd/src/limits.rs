@@ -1,14 +1,14 @@
 //! Guarantees and caps of users and of transfers, and whose sessions they are.
 //!
 //! A user's are said at the daemon's start, a transfer's while it runs, and are gone with its last
-//! session. Here is only who has which; what comes of them, [`crate::parts`] knows.
+//! session. Here is only who has which; what comes of them, [`gtp_alloc::within`] knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use gtp_alloc::Rate;
+use gtp_alloc::within::{Class, Group, Limits, guaranteed};
 
 use crate::hub::ClientId;
-use crate::parts::{Group, Limits, User, guaranteed};
 
 /// A transfer of a process: on whose behalf it runs, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,29 +94,29 @@ impl Bounds {
 
     /// Users with limits, or with transfers that have some. Of the sessions in a row their users
     /// and transfers are given, in its order.
-    pub fn users(&self, row: impl IntoIterator<Item = (u32, TransferId)>) -> Vec<User> {
+    pub fn users(&self, row: impl IntoIterator<Item = (u32, TransferId)>) -> Vec<Class> {
         if self.is_empty() {
             return Vec::new();
         }
         let group = |given: Given| Group { limits: given.limits(), members: Vec::new() };
-        let mut users: BTreeMap<u32, (User, BTreeMap<TransferId, usize>)> = BTreeMap::new();
+        let mut users: BTreeMap<u32, (Class, BTreeMap<TransferId, usize>)> = BTreeMap::new();
         let known = |uid: u32| {
             let given = self.users.get(&uid).copied().unwrap_or(Given::NOTHING);
-            (User { all: group(given), transfers: Vec::new() }, BTreeMap::new())
+            (Class { all: group(given), inner: Vec::new() }, BTreeMap::new())
         };
         for &uid in self.users.keys() {
             users.insert(uid, known(uid));
         }
         for (id, (uid, given)) in &self.transfers {
             let (user, transfers) = users.entry(*uid).or_insert_with(|| known(*uid));
-            transfers.insert(*id, user.transfers.len());
-            user.transfers.push(group(*given));
+            transfers.insert(*id, user.inner.len());
+            user.inner.push(group(*given));
         }
         for (place, (uid, id)) in row.into_iter().enumerate() {
             let Some((user, transfers)) = users.get_mut(&uid) else { continue };
             user.all.members.push(place);
             if let Some(&at) = transfers.get(&id) {
-                user.transfers[at].members.push(place);
+                user.inner[at].members.push(place);
             }
         }
         users.into_values().map(|(user, _)| user).collect()

@@ -110,11 +110,14 @@ pub struct Allowance {
     pub weight: f64,
     /// The most that they may have.
     pub most: Rate,
+    /// The class that the client is in, of those that the host was told ([`super::Host`]); zero if
+    /// it is in none.
+    pub class: u32,
 }
 
 impl Default for Allowance {
     fn default() -> Allowance {
-        Allowance { weight: 1.0, most: Rate::UNLIMITED }
+        Allowance { weight: 1.0, most: Rate::UNLIMITED, class: 0 }
     }
 }
 

@@ -213,7 +213,8 @@ impl Envelope {
             0 => details::principal(client),
             key => key,
         };
-        Owner { number, weight: self.allowance.weight, most: self.allowance.most }
+        let Allowance { weight, most, class } = self.allowance;
+        Owner { number, most, weight: weight as f32, class }
     }
 
     /// With whom the session shares room to grow: the client's key if it is on the list, else all

@@ -279,7 +279,7 @@ impl<'r> Subject<'r> {
         let groups = || self.groups.iter().map(|(_, group)| group);
         let most = groups().map(|group| group.rate).min().unwrap_or(Rate::UNLIMITED);
         let weight = groups().map(|group| group.weight).reduce(f64::max).unwrap_or(1.0);
-        Allowance { weight, most }
+        Allowance { weight, most, class: 0 }
     }
 
     /// What it may do at a path of an export; nothing where there is no such export.
@@ -454,7 +454,7 @@ mod tests {
         rules.groups.insert("other".into(), other);
         let trust = trust(Strangers::Refused);
         let of = |who| Subject::of(&rules, &trust, &key(who)).allowance();
-        assert_eq!(of(1), Allowance { weight: 2.0, most: Rate::from_mbps(5) });
+        assert_eq!(of(1), Allowance { weight: 2.0, most: Rate::from_mbps(5), class: 0 });
         assert_eq!(of(4), Allowance::default());
     }
 

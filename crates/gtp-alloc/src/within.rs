@@ -1,16 +1,20 @@
-//! What each session gets where users and transfers have guarantees and caps.
+//! What each session gets where groups of sessions have guarantees and caps.
 //!
-//! One level rises for all, as in [`gtp_alloc::grant`]: a session has `min(b, w L)`. A group whose
-//! sessions then have less than its guarantee is ahead of the others, at a level of its own, and
-//! one at its cap stays behind. An offer is what a session would get if its own bound were lifted:
-//! the most of what its guarantees would give it then, and of what it would get without them. This
-//! file knows neither time nor whose sessions these are.
+//! A class is a group that may hold further groups, as a user has transfers. One level rises for
+//! all, as in [`crate::grant`]: a session has `min(b, w L)`. A group whose sessions then have less
+//! than its guarantee is ahead of the others, at a level of its own, and one at its cap stays
+//! behind. An offer is what a session would get if its own bound were lifted: the most of what its
+//! guarantees would give it then, and of what it would get without them. This file knows neither
+//! time nor whose sessions these are.
 
-use gtp_alloc::grant::{Claim, Share, shares};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::grant::{Claim, Share, Sum, shares};
 
 /// The least that a group is served first, as far as it wants it, and the most that it may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Guarantee in bit/s; zero if there is none.
     pub least: f64,
     /// Cap in bit/s; infinite if there is none.
@@ -19,20 +23,20 @@ pub(crate) struct Limits {
 
 /// Sessions that have limits together, by their places among the claims.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub struct Group {
     /// Theirs.
     pub limits: Limits,
     /// Who they are.
     pub members: Vec<usize>,
 }
 
-/// A user, and those of his transfers that have limits; their members are among his.
+/// A group, and those within it that have limits of their own.
 #[derive(Clone, Debug)]
-pub(crate) struct User {
-    /// All his sessions.
+pub struct Class {
+    /// All its sessions.
     pub all: Group,
-    /// Some of them.
-    pub transfers: Vec<Group>,
+    /// Groups of some of them; no session is in two.
+    pub inner: Vec<Group>,
 }
 
 impl Limits {
@@ -42,32 +46,32 @@ impl Limits {
     }
 }
 
-impl User {
-    /// What is guaranteed to his transfers together.
+impl Class {
+    /// What is guaranteed within it in sum.
     fn promised(&self) -> f64 {
-        self.transfers.iter().map(|transfer| transfer.limits.guarantee()).sum()
+        self.inner.iter().map(|group| group.limits.guarantee()).sum()
     }
 }
 
-/// The sum of all guarantees: of a user his own, or what his transfers have if that is more.
-pub(crate) fn guaranteed(users: &[User]) -> f64 {
-    let of = |u: &User| u.all.limits.guarantee().max(u.promised().min(u.all.limits.most));
-    users.iter().map(of).sum()
+/// The sum of all guarantees in bit/s: of a class its own, or those within it if they are more.
+pub fn guaranteed(classes: &[Class]) -> f64 {
+    let of = |c: &Class| c.all.limits.guarantee().max(c.promised().min(c.all.limits.most));
+    classes.iter().map(of).sum()
 }
 
-/// Shares of `capacity` bit/s among `claims` within the limits of `users`, in the claims' order.
-/// Guarantees above the capacity in sum are cut in one proportion, and so are those of transfers
-/// above the cap of their user.
-pub(crate) fn divide(capacity: f64, claims: &[Claim], users: &[User], out: &mut Vec<Share>) {
-    if capacity == f64::INFINITY && users.is_empty() {
+/// Shares of `capacity` bit/s among `claims` within the limits of `classes`, in the claims' order.
+/// No session is in two classes. Guarantees above the capacity in sum are cut in one proportion,
+/// and so are those within a class above its cap.
+pub fn divide(capacity: f64, claims: &[Claim], classes: &[Class], out: &mut Vec<Share>) {
+    if capacity == f64::INFINITY && classes.is_empty() {
         shares(capacity, claims, out);
         return;
     }
     let mut floor = Floor::new(claims);
-    let part = (capacity / guaranteed(users)).min(1.0);
-    users.iter().for_each(|user| floor.lay(user, part));
+    let part = (capacity / guaranteed(classes)).min(1.0);
+    classes.iter().for_each(|class| floor.lay(class, part));
     out.clear();
-    out.extend(floor.shares(capacity, users));
+    out.extend(floor.shares(capacity, classes));
 }
 
 /// One session between what is guaranteed and what is allowed to it, in bit/s.
@@ -78,9 +82,9 @@ struct Place {
     bound: f64,
     /// ... and could if its own bound were lifted.
     allowed: f64,
-    /// What its transfer's guarantee gives it...
-    by_transfer: f64,
-    /// ... and its user's with that...
+    /// What its inner group's guarantee gives it...
+    by_inner: f64,
+    /// ... and its class's with that...
     least: f64,
     /// ... and they would if its own bound were lifted.
     lifted: f64,
@@ -101,7 +105,7 @@ impl Floor {
             weight: claim.weight,
             bound: claim.bound,
             allowed: f64::INFINITY,
-            by_transfer: 0.0,
+            by_inner: 0.0,
             least: 0.0,
             lifted: 0.0,
         };
@@ -112,15 +116,15 @@ impl Floor {
         }
     }
 
-    /// Lays a user's guarantees, of which this `part` is there, below his sessions, and his caps
+    /// Lays a class's guarantees, of which this `part` is there, below its sessions, and its caps
     /// above them.
-    fn lay(&mut self, user: &User, part: f64) {
-        let Limits { most, .. } = user.all.limits;
-        let within = part * (most / user.promised()).min(1.0);
-        user.transfers.iter().for_each(|transfer| self.lay_below(transfer, within));
-        let members = &user.all.members;
+    fn lay(&mut self, class: &Class, part: f64) {
+        let Limits { most, .. } = class.all.limits;
+        let within = part * (most / class.promised()).min(1.0);
+        class.inner.iter().for_each(|group| self.lay_below(group, within));
+        let members = &class.all.members;
         if most < f64::INFINITY {
-            self.ask(most, user);
+            self.ask(most, class);
             for &at in members {
                 let (place, share) = (&mut self.places[at], self.answers[at]);
                 place.bound = share.target;
@@ -128,9 +132,9 @@ impl Floor {
                 place.lifted = place.lifted.min(place.allowed);
             }
         }
-        let guarantee = part * user.all.limits.guarantee();
+        let guarantee = part * class.all.limits.guarantee();
         if guarantee > 0.0 {
-            self.ask(guarantee, user);
+            self.ask(guarantee, class);
             for &at in members {
                 let (place, share) = (&mut self.places[at], self.answers[at]);
                 place.least = share.target;
@@ -155,22 +159,22 @@ impl Floor {
         shares(part * group.limits.guarantee(), &claims(self), &mut answers);
         for (&at, share) in group.members.iter().zip(&answers) {
             let place = &mut self.places[at];
-            (place.by_transfer, place.least) = (share.target, share.target);
+            (place.by_inner, place.least) = (share.target, share.target);
             place.lifted = share.offer.min(place.allowed);
         }
     }
 
-    /// Asks a user's node of this `amount` for the shares of his sessions above what their
-    /// transfers have.
-    fn ask(&mut self, amount: f64, user: &User) {
-        let members = &user.all.members;
-        self.stand(members, |place| place.by_transfer);
+    /// Asks a class's node of this `amount` for the shares of its sessions above what their inner
+    /// groups have.
+    fn ask(&mut self, amount: f64, class: &Class) {
+        let members = &class.all.members;
+        self.stand(members, |place| place.by_inner);
         self.answer(amount, members);
-        self.lift_transfers(amount, members, user);
+        self.lift_inner(amount, members, class);
     }
 
     /// What the host of this `capacity` answers all sessions.
-    fn shares(mut self, capacity: f64, users: &[User]) -> Vec<Share> {
+    fn shares(mut self, capacity: f64, classes: &[Class]) -> Vec<Share> {
         if capacity == f64::INFINITY {
             let free = |place: &Place| Share { target: place.bound, offer: place.allowed };
             return self.places.iter().map(free).collect();
@@ -178,13 +182,13 @@ impl Floor {
         let all: Vec<usize> = (0..self.places.len()).collect();
         self.stand(&all, |place| place.least);
         self.answer(capacity, &all);
-        for user in users {
-            let members = &user.all.members;
-            self.stand(members, |place| place.by_transfer);
-            if user.all.limits.least > 0.0 {
+        for class in classes {
+            let members = &class.all.members;
+            self.stand(members, |place| place.by_inner);
+            if class.all.limits.least > 0.0 {
                 self.lift(capacity, &all, members);
             }
-            self.lift_transfers(capacity, &all, user);
+            self.lift_inner(capacity, &all, class);
             self.stand(members, |place| place.least);
         }
         self.answers
@@ -226,12 +230,12 @@ impl Floor {
         }
     }
 
-    /// The same for the sessions of each of a user's transfers that has a guarantee.
-    fn lift_transfers(&mut self, amount: f64, members: &[usize], user: &User) {
-        for transfer in user.transfers.iter().filter(|t| t.limits.least > 0.0) {
-            self.stand(&transfer.members, |_| 0.0);
-            self.lift(amount, members, &transfer.members);
-            self.stand(&transfer.members, |place| place.by_transfer);
+    /// The same for the sessions of each of a class's inner groups that has a guarantee.
+    fn lift_inner(&mut self, amount: f64, members: &[usize], class: &Class) {
+        for group in class.inner.iter().filter(|group| group.limits.least > 0.0) {
+            self.stand(&group.members, |_| 0.0);
+            self.lift(amount, members, &group.members);
+            self.stand(&group.members, |place| place.by_inner);
         }
     }
 }
@@ -309,29 +313,6 @@ impl Ladder {
         } else {
             begins
         }
-    }
-}
-
-/// A sum with one rounding error in all (Neumaier's compensation).
-#[derive(Clone, Copy, Default)]
-struct Sum {
-    total: f64,
-    lost: f64,
-}
-
-impl Sum {
-    fn add(&mut self, x: f64) {
-        let next = self.total + x;
-        if next.is_finite() {
-            let (large, small) =
-                if self.total.abs() >= x.abs() { (self.total, x) } else { (x, self.total) };
-            self.lost += (large - next) + small;
-        }
-        self.total = next;
-    }
-
-    fn value(self) -> f64 {
-        self.total + self.lost
     }
 }
 

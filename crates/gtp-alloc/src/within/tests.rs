@@ -1,5 +1,8 @@
 //! Shares within guarantees and caps, held against a twin that knows only the definition.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -22,13 +25,13 @@ struct World {
 }
 
 impl World {
-    fn groups(&self) -> Vec<User> {
+    fn groups(&self) -> Vec<Class> {
         let members = |of: &dyn Fn(&Drawn) -> bool| {
             (0..self.sessions.len()).filter(|&at| of(&self.sessions[at])).collect::<Vec<usize>>()
         };
-        let user = |u: usize| User {
+        let user = |u: usize| Class {
             all: Group { limits: self.users[u], members: members(&|s| s.user == u) },
-            transfers: (0..self.transfers[u].len())
+            inner: (0..self.transfers[u].len())
                 .map(|t| Group {
                     limits: self.transfers[u][t],
                     members: members(&|s| s.user == u && s.transfer == t),
@@ -176,11 +179,11 @@ const fn least(least: f64) -> Limits {
 /// Targets of users with one transfer and one session each that want so much.
 fn alone(capacity: f64, users: &[(Limits, f64)]) -> Vec<f64> {
     let claims: Vec<Claim> = users.iter().map(|&(_, bound)| Claim { weight: 1.0, bound }).collect();
-    let user = |(at, &(limits, _)): (usize, &(Limits, f64))| User {
+    let user = |(at, &(limits, _)): (usize, &(Limits, f64))| Class {
         all: Group { limits, members: vec![at] },
-        transfers: Vec::new(),
+        inner: Vec::new(),
     };
-    let users: Vec<User> = users.iter().enumerate().map(user).collect();
+    let users: Vec<Class> = users.iter().enumerate().map(user).collect();
     let mut out = Vec::new();
     divide(capacity, &claims, &users, &mut out);
     out.iter().map(|share| share.target).collect()
@@ -227,9 +230,9 @@ fn a_guarantee_and_a_cap_that_are_the_capacity_together_leave_nobody_without() {
         let greedy = |weight| Claim { weight, bound: f64::INFINITY };
         let mut claims = vec![greedy(weight); count];
         claims.push(greedy(1.0));
-        let user = |limits, members: Vec<usize>| User {
+        let user = |limits, members: Vec<usize>| Class {
             all: Group { limits, members },
-            transfers: Vec::new(),
+            inner: Vec::new(),
         };
         let users = [
             user(Limits { least: guaranteed, most: f64::INFINITY }, (0..count).collect()),
