@@ -12,8 +12,8 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgGroup, Args, ValueEnum};
 use gtp::{Bond, Failure, FailureKind, Rate, Sharing};
 use gtp_share::{
-    Change, HostView, Of, PathView, Places, Policy, SessionView, client, make_user_dir, places,
-    user_place,
+    Change, HistoryView, HostView, Of, PathView, Places, Policy, SessionView, client,
+    make_user_dir, places, user_place,
 };
 
 use crate::args::HostArgs;
@@ -225,6 +225,14 @@ pub fn set(args: &SetArgs) -> Result<ExitCode, Failure> {
 /// When there is no daemon, or it does not answer.
 pub fn ask_sessions(daemon: &Option<Which>) -> Result<(HostView, Vec<SessionView>), Failure> {
     first(daemon, client::sessions)
+}
+
+/// Asks the daemon what users moved in the last hour.
+///
+/// # Errors
+/// As [`ask_sessions`]; and if it is of an earlier release.
+pub fn ask_history(daemon: &Option<Which>) -> Result<Vec<HistoryView>, Failure> {
+    first(daemon, client::history)
 }
 
 /// Asks the first daemon that is there.

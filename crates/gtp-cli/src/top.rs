@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gtp::{Failure, FailureKind, Rate};
-use gtp_share::{HostView, SessionView};
+use gtp_share::{HISTORY_COLUMNS, HistoryView, HostView, SessionView};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -18,7 +18,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Gauge, Row, Table};
 
-use crate::daemon::{Which, ask_sessions, which};
+use crate::daemon::{Which, ask_history, ask_sessions, which};
 use crate::words;
 
 /// Options of `top`.
@@ -39,6 +39,8 @@ struct Screen {
     trouble: Option<String>,
     first: usize,
     order: Order,
+    /// The last hour of users, in place of the sessions, or why it is not known.
+    hour: Option<Result<Vec<HistoryView>, String>>,
 }
 
 /// What sessions are sorted by.
@@ -72,6 +74,9 @@ fn watch(terminal: &mut ratatui::DefaultTerminal, args: &TopArgs) -> std::io::Re
     let mut screen = Screen::new();
     loop {
         screen.look(ask_sessions(&args.daemon));
+        if screen.hour.is_some() {
+            screen.hour = Some(ask_history(&args.daemon).map_err(|failure| failure.text));
+        }
         terminal.draw(|frame| screen.draw(frame))?;
         let mut left = args.every;
         while event::poll(left)? {
@@ -84,6 +89,10 @@ fn watch(terminal: &mut ratatui::DefaultTerminal, args: &TopArgs) -> std::io::Re
                 KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
                 KeyCode::Char('c') if control => return Ok(()),
                 KeyCode::Char('s') => screen.next_order(),
+                KeyCode::Char('h') => {
+                    screen.turn_over();
+                    break; // The hour is asked for at once.
+                }
                 KeyCode::Down | KeyCode::Char('j') => screen.scroll(1),
                 KeyCode::Up | KeyCode::Char('k') => screen.scroll(-1),
                 _ => {}
@@ -96,7 +105,14 @@ fn watch(terminal: &mut ratatui::DefaultTerminal, args: &TopArgs) -> std::io::Re
 
 impl Screen {
     fn new() -> Screen {
-        Screen { host: None, sessions: Vec::new(), trouble: None, first: 0, order: Order::Measured }
+        let (sessions, order) = (Vec::new(), Order::Measured);
+        Screen { host: None, sessions, trouble: None, first: 0, order, hour: None }
+    }
+
+    /// Shows the last hour in place of the sessions, or these again.
+    fn turn_over(&mut self) {
+        self.first = 0;
+        self.hour = if self.hour.is_some() { None } else { Some(Ok(Vec::new())) };
     }
 
     /// Takes an answer in; without one what was known stays, and why is shown.
@@ -131,7 +147,8 @@ impl Screen {
     }
 
     fn scroll(&mut self, lines: isize) {
-        let most = self.sessions.len().saturating_sub(1);
+        let hours = self.hour.as_ref().map(|hour| hour.as_ref().map_or(0, Vec::len));
+        let most = hours.unwrap_or(self.sessions.len()).saturating_sub(1);
         self.first = self.first.saturating_add_signed(lines).min(most);
     }
 
@@ -157,14 +174,46 @@ impl Screen {
             gauge(frame, out, "out", host.used_out, host.capacity_out);
             gauge(frame, in_, "in ", host.used_in, host.capacity_in);
         }
-        self.draw_table(frame, table);
+        match &self.hour {
+            Some(hour) => self.draw_hour(frame, table, hour),
+            None => self.draw_table(frame, table),
+        }
         let order = match self.order {
             Order::Came => "as they came",
             Order::Measured => "fastest first",
             Order::User => "by user",
         };
-        let keys = format!("q ends, s sorts ({order}), up and down scroll");
+        let keys = match self.hour {
+            Some(_) => "q ends, h shows the sessions, up and down scroll".to_owned(),
+            None => format!("q ends, s sorts ({order}), h shows the last hour, up and down scroll"),
+        };
         frame.render_widget(Line::from(keys), foot);
+    }
+
+    /// A line for each user and direction, with a character for each minute.
+    fn draw_hour(
+        &self,
+        frame: &mut Frame<'_>,
+        area: Rect,
+        hour: &Result<Vec<HistoryView>, String>,
+    ) {
+        let rows = match hour {
+            Ok(rows) => rows,
+            Err(why) => return frame.render_widget(Line::from(why.as_str()), area),
+        };
+        let columns = HISTORY_COLUMNS as u16;
+        let widths = [9, 4, 13, 13, columns].map(Constraint::Length);
+        let says = |row: &HistoryView| {
+            let (last, peak) = (row.rates.last(), row.rates.iter().max());
+            let rate = |bps: Option<&u64>| words::say_rate(Rate::from_bps(*bps.unwrap_or(&0)));
+            let user = row.uid.map_or_else(|| "others".to_owned(), |uid| uid.to_string());
+            Row::new([user, row.direction.clone(), rate(last), rate(peak), curve(&row.rates)])
+        };
+        let title = format!("{:>1$}", "THE LAST HOUR, A MINUTE EACH", HISTORY_COLUMNS);
+        let titles = ["USER", "WAY", "MINUTE", "PEAK", &title].map(str::to_owned);
+        let header = Row::new(titles).style(Style::new().add_modifier(Modifier::REVERSED));
+        let rows = rows.iter().skip(self.first).map(says);
+        frame.render_widget(Table::new(rows, widths).header(header), area);
     }
 
     fn draw_table(&self, frame: &mut Frame<'_>, area: Rect) {
@@ -177,6 +226,19 @@ impl Screen {
         let header = header.style(Style::new().add_modifier(Modifier::REVERSED));
         frame.render_widget(Table::new(rows, widths).header(header), area);
     }
+}
+
+/// Rates as characters of eight heights, by the greatest of them, up to now at the right end.
+/// Nothing at all is a space.
+fn curve(rates: &[u64]) -> String {
+    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let peak = rates.iter().copied().max().unwrap_or(0).max(1);
+    let height = |rate: &u64| match rate {
+        0 => ' ',
+        rate => HEIGHTS[(u128::from(*rate) * 8).div_ceil(peak.into()).clamp(1, 8) as usize - 1],
+    };
+    let curve: String = rates.iter().map(height).collect();
+    format!("{curve:>0$}", HISTORY_COLUMNS)
 }
 
 /// A column of the table.
@@ -303,6 +365,28 @@ mod tests {
         let text = drawn_in(&screen, WITH_PATHS);
         assert!(text.contains("PATH") && text.contains("gtp://host/1 (gtp get)"), "{text}");
         assert!(!drawn_in(&screen, WITH_PATHS - 1).contains("PATH"));
+    }
+
+    #[test]
+    fn the_last_hour_is_shown_by_user_with_the_newest_minute_at_the_end() {
+        let mut screen = Screen::new();
+        screen.look(Ok((host(), vec![session(1, 10_000_000)])));
+        screen.turn_over();
+        let row = |uid, rates| HistoryView { uid, direction: "out".into(), rates };
+        let hour = vec![row(Some(1000), vec![0, 40_000_000, 5_000_000]), row(None, vec![7; 60])];
+        screen.hour = Some(Ok(hour));
+        let text = drawn(&screen);
+        for part in ["1000", "5.0 Mbit/s", "40.0 Mbit/s", " █▁", "others", "h shows the sessions"]
+        {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(text.contains(&"█".repeat(60)) && !text.contains("gtp://host/1"), "{text}");
+        assert_eq!(curve(&[0, 1, 4, 8]).trim_start(), "▁▄█");
+        assert_eq!(curve(&[]).chars().count(), HISTORY_COLUMNS);
+        screen.hour = Some(Err("not a request that this daemon knows".into()));
+        assert!(drawn(&screen).contains("not a request that this daemon knows"));
+        screen.turn_over();
+        assert!(drawn(&screen).contains("gtp://host/1"));
     }
 
     #[test]

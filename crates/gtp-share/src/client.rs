@@ -11,8 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::message::{
-    Answer, BELL, Change, HostView, LIST_PACKET, MESSAGE_MOST, Request, SessionView, VERSION,
-    versions_differ,
+    Answer, BELL, Change, HistoryView, HostView, LIST_PACKET, MESSAGE_MOST, Request, SessionView,
+    VERSION, versions_differ,
 };
 use crate::page::{GrantsReader, ReportsWriter};
 use crate::place::is_users_own;
@@ -123,6 +123,21 @@ pub fn sessions(path: &Path) -> io::Result<(HostView, Vec<SessionView>)> {
     let connection = connect(path)?;
     match ask(&connection, &Request::Sessions { version: VERSION })? {
         (Answer::Sessions { bytes }, _) => read_list(&connection, bytes),
+        (other, _) => Err(unexpected(other)),
+    }
+}
+
+/// What users moved in the last hour.
+///
+/// # Errors
+/// As [`attach`]; and when the daemon is of an earlier release.
+pub fn history(path: &Path) -> io::Result<Vec<HistoryView>> {
+    let connection = connect(path)?;
+    match ask(&connection, &Request::History { version: VERSION })? {
+        (Answer::Sessions { bytes }, _) => {
+            let text = read_lines(&connection, bytes)?;
+            Ok(lines_of(&text).map(serde_json::from_slice).collect::<Result<_, _>>()?)
+        }
         (other, _) => Err(unexpected(other)),
     }
 }
@@ -243,6 +258,18 @@ fn next(connection: &Connection, buffer: &mut [u8]) -> io::Result<(usize, Vec<Ow
 }
 
 fn read_list(connection: &Connection, bytes: u64) -> io::Result<(HostView, Vec<SessionView>)> {
+    let text = read_lines(connection, bytes)?;
+    let mut lines = lines_of(&text);
+    let host = lines.next().ok_or_else(|| io::Error::other("an empty list"))?;
+    let sessions: Result<_, _> = lines.map(serde_json::from_slice).collect();
+    Ok((serde_json::from_slice(host)?, sessions?))
+}
+
+fn lines_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&b| b == b'\n').filter(|line| !line.is_empty())
+}
+
+fn read_lines(connection: &Connection, bytes: u64) -> io::Result<Vec<u8>> {
     if bytes > LIST_MOST {
         return Err(io::Error::other("a list longer than any that a daemon writes"));
     }
@@ -252,10 +279,7 @@ fn read_list(connection: &Connection, bytes: u64) -> io::Result<(HostView, Vec<S
         let (length, _) = next(connection, &mut buffer)?;
         text.extend_from_slice(&buffer[..length]);
     }
-    let mut lines = text.split(|&b| b == b'\n').filter(|line| !line.is_empty());
-    let host = lines.next().ok_or_else(|| io::Error::other("an empty list"))?;
-    let sessions: Result<_, _> = lines.map(serde_json::from_slice).collect();
-    Ok((serde_json::from_slice(host)?, sessions?))
+    Ok(text)
 }
 
 fn unexpected(answer: Answer) -> io::Error {

@@ -21,8 +21,8 @@ pub use layout::{
 };
 pub use map::Mapping;
 pub use message::{
-    Answer, BELL, Change, HostView, LIST_PACKET, MESSAGE_MOST, Of, PathView, Policy, Request,
-    SessionView, VERSION,
+    Answer, BELL, Change, HISTORY_COLUMNS, HistoryView, HostView, LIST_PACKET, MESSAGE_MOST, Of,
+    PathView, Policy, Request, SessionView, VERSION,
 };
 pub use page::{Found, GrantsReader, GrantsWriter, ReportsReader, ReportsWriter};
 pub use place::{Places, check_socket_dir, make_user_dir, places, user_dir, user_place};

@@ -39,6 +39,11 @@ pub enum Request {
         /// [`VERSION`].
         version: u32,
     },
+    /// What users moved in the last hour. A daemon of this version may be too old to know it.
+    History {
+        /// [`VERSION`].
+        version: u32,
+    },
     /// To change a session: one's own, or any for root and for the daemon's own user.
     Set {
         /// [`VERSION`].
@@ -131,7 +136,8 @@ pub enum Answer {
         /// Sessions that the pages have room for.
         slots: u32,
     },
-    /// Before packets of JSON lines: one [`HostView`], then all sessions.
+    /// Before packets of JSON lines: one [`HostView`], then all sessions; or, if that was asked, a
+    /// [`HistoryView`] for each user and direction.
     Sessions {
         /// Bytes of all of them.
         bytes: u64,
@@ -171,6 +177,20 @@ pub struct HostView {
     /// Sessions.
     pub sessions: u32,
 }
+
+/// What a user moved in one direction in the last hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryView {
+    /// The user's number; none for all users together who are not told apart.
+    pub uid: Option<u32>,
+    /// `out` or `in`.
+    pub direction: String,
+    /// Mean rates of each minute in bit/s, the oldest first, [`HISTORY_COLUMNS`] at most.
+    pub rates: Vec<u64>,
+}
+
+/// Minutes of a [`HistoryView`] at most.
+pub const HISTORY_COLUMNS: usize = 60;
 
 /// One session as the daemon sees it. Rates in bit/s, none where unlimited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -18,6 +18,7 @@ use gtp_share::{Change, GrantsWriter, Of, ReportsReader, SLOTS_MOST, Side};
 
 use crate::desk::{Desk, Granting};
 use crate::fallback::{self, Joined};
+use crate::history::History;
 use crate::ledger::{End, Ledger};
 use crate::limits::{Bounds, Given, TransferId};
 use crate::names::Names;
@@ -109,6 +110,8 @@ pub struct Hub {
     paces: Paces,
     /// What sessions have done.
     pub(crate) ledger: Ledger,
+    /// What users moved in the last hour.
+    pub(crate) history: History,
 }
 
 /// One attached process.
@@ -178,6 +181,7 @@ impl Hub {
             believe_until: now + config.grace + BELIEF,
             paces: Paces::new(now),
             ledger: Ledger::new(),
+            history: History::new(now),
         }
     }
 
@@ -480,6 +484,9 @@ impl Hub {
     /// whose grants have changed.
     pub fn tick(&mut self, now: Time, news: &mut Vec<ClientId>) {
         news.clear();
+        if self.history.is_due(now) {
+            self.history.turn(now, self.ledger.totals());
+        }
         self.look_who_is_back(now);
         self.promise(now);
         if self.poll_timeout() > now {

@@ -16,6 +16,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::history::User;
 use crate::refusal::Refusal;
 use crate::seats::{Seat, direction};
 
@@ -177,6 +178,21 @@ impl Ledger {
         }
     }
 
+    /// IP bytes that sessions moved since the start, by user and direction.
+    pub fn totals(&self) -> Vec<(User, Side, u64)> {
+        let users = self.users.iter().copied().map(Some).chain([None]);
+        let both = users.flat_map(|user| [(user, Side::Source), (user, Side::Sink)]);
+        let total = |(user, side): (User, Side)| {
+            let of = |role: &str| {
+                let uid = user.map_or_else(|| OTHER.to_owned(), |uid| uid.to_string());
+                self.bytes.get(&labels(uid, side, role)).map(|bytes| bytes.get())
+            };
+            let sums: Vec<u64> = ["client", "server"].into_iter().filter_map(of).collect();
+            (!sums.is_empty()).then(|| (user, side, sums.into_iter().sum()))
+        };
+        both.filter_map(total).collect()
+    }
+
     /// Counts so many processes or requests that are refused.
     pub fn refuse(&self, why: Refusal, count: u64) {
         let labels = vec![("why", why.as_str().to_owned())];
@@ -194,14 +210,21 @@ impl Ledger {
     /// The labels of a session, where no more users are to be told apart than there are.
     pub fn labels_of(&self, uid: u32, seat: &Seat) -> Labels {
         let role = if seat.posted.principal == 0 { "client" } else { "server" };
-        let direction = direction(seat.posted.side).to_owned();
-        vec![("uid", self.user(uid)), ("direction", direction), ("role", role.to_owned())]
+        labels(self.user(uid), seat.posted.side, role)
     }
 
     /// The name of a user.
     pub fn user(&self, uid: u32) -> String {
-        if self.users.contains(&uid) { uid.to_string() } else { "other".to_owned() }
+        if self.users.contains(&uid) { uid.to_string() } else { OTHER.to_owned() }
     }
+}
+
+/// Users that are not told apart.
+const OTHER: &str = "other";
+
+fn labels(uid: String, side: Side, role: &str) -> Labels {
+    let direction = direction(side).to_owned();
+    vec![("uid", uid), ("direction", direction), ("role", role.to_owned())]
 }
 
 /// IP bytes of a session's packets that did not arrive: of those that were sent, as many as of the

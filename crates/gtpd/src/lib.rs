@@ -10,6 +10,7 @@ mod comers;
 mod desk;
 mod effect;
 pub mod fallback;
+mod history;
 pub mod http;
 mod hub;
 mod ledger;

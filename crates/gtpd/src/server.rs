@@ -482,6 +482,12 @@ impl Daemon {
                 caller.list = Some(Sending { text, at: 0, began: now });
                 self.say(id, &Answer::Sessions { bytes });
             }
+            Request::History { .. } => {
+                let text = self.lists.hour(now, &self.hub).map_err(|e| e.to_string())?;
+                let bytes = text.len() as u64;
+                caller.list = (bytes > 0).then_some(Sending { text, at: 0, began: now });
+                self.say(id, &Answer::Sessions { bytes });
+            }
             Request::Set { session, change, .. } => {
                 let right = right(peer.uid);
                 if !self.comers.may_set(now, peer.uid) {

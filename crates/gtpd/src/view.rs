@@ -15,9 +15,12 @@ use crate::hub::{Client, ClientId, Hub, Right};
 use crate::limits::Given;
 use crate::seats::{Seat, direction};
 
-/// Lists made lately, or on their way to somebody.
+/// Lists made lately, or on their way to somebody, and the last hour as it was told last.
 #[derive(Debug, Default)]
-pub(crate) struct Lists(Vec<Kept>);
+pub(crate) struct Lists {
+    kept: Vec<Kept>,
+    hour: Option<(Time, Rc<Vec<u8>>)>,
+}
 
 /// A list for those who may see the same: a user, or those who may see all.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ struct Kept {
 
 /// A list is as good as new for so long.
 const FRESH: Span = Span::from_millis(100);
+/// The last hour is as good as new for so long; so readers who are slow keep a few of its texts.
+const HOUR_FRESH: Span = Span::from_secs(1);
 /// Lists at a time, of all and of one user: readers who stop reading keep the old ones.
 const KEPT: usize = 64;
 const KEPT_OF_ONE: usize = 4;
@@ -46,18 +51,38 @@ impl Lists {
             Right::Anybodys => None,
         };
         let fresh = |kept: &Kept| now.since(kept.made) < FRESH;
-        self.0.retain(|kept| fresh(kept) || Rc::strong_count(&kept.text) > 1);
-        let mut same = self.0.iter().filter(|kept| kept.who == who);
+        self.kept.retain(|kept| fresh(kept) || Rc::strong_count(&kept.text) > 1);
+        let mut same = self.kept.iter().filter(|kept| kept.who == who);
         if let Some(known) = same.clone().find(|kept| fresh(kept)) {
             return Ok(known.text.clone());
         }
-        let bytes: usize = self.0.iter().map(|kept| kept.text.len()).sum();
-        let full = self.0.len() >= KEPT || bytes >= BYTES_MOST;
+        let bytes: usize = self.kept.iter().map(|kept| kept.text.len()).sum();
+        let full = self.kept.len() >= KEPT || bytes >= BYTES_MOST;
         if full || same.nth(KEPT_OF_ONE - 1).is_some() {
             return Err(io::Error::other("too many lists are not read yet: ask again later"));
         }
         let text = Rc::new(hub.list(right)?);
-        self.0.push(Kept { who, made: now, text: text.clone() });
+        self.kept.push(Kept { who, made: now, text: text.clone() });
+        Ok(text)
+    }
+
+    /// The last hour, one user and direction a line. It is the same for everybody.
+    ///
+    /// # Errors
+    /// When it cannot be written, which does not happen.
+    pub fn hour(&mut self, now: Time, hub: &Hub) -> io::Result<Rc<Vec<u8>>> {
+        if let Some((made, text)) = &self.hour
+            && now.since(*made) < HOUR_FRESH
+        {
+            return Ok(text.clone());
+        }
+        let mut text = Vec::new();
+        for row in hub.history.view() {
+            serde_json::to_writer(&mut text, &row)?;
+            text.push(b'\n');
+        }
+        let text = Rc::new(text);
+        self.hour = Some((now, text.clone()));
         Ok(text)
     }
 }

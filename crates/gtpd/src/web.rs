@@ -1,4 +1,4 @@
-//! The live rates for a browser: one page that shows, and one of numbers that it reads.
+//! The live rates for a browser: one page that shows, and two of numbers that it reads.
 //!
 //! The page is whole in itself and asks nobody else. Like the numbers for Prometheus it is for
 //! everybody on this machine, so it names no peer, no file and no program.
@@ -17,6 +17,7 @@ pub(crate) const LIVE: &[Page] = &[
         text: |_, _| include_bytes!("web.html").to_vec(),
     },
     Page { path: "/rates", kind: "application/json", text: |hub, _| rates(hub) },
+    Page { path: "/hour", kind: "application/json", text: |hub, _| hour(hub) },
 ];
 
 /// Sessions on the page: those that move most.
@@ -68,6 +69,11 @@ fn rates(hub: &Hub) -> Vec<u8> {
     serde_json::to_vec(&rates).unwrap_or_default()
 }
 
+/// The last hour by user, without names of users.
+fn hour(hub: &Hub) -> Vec<u8> {
+    serde_json::to_vec(&hub.history.view()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +82,9 @@ mod tests {
     #[test]
     fn the_page_reads_the_numbers_that_are_served_and_nothing_from_elsewhere() {
         let page = String::from_utf8((LIVE[0].text)(&hub(), Default::default())).unwrap();
-        assert!(page.contains(&format!("fetch(\"{}\"", LIVE[1].path)));
+        for read in &LIVE[1..] {
+            assert!(page.contains(&format!("fetch(\"{}\"", read.path)), "{}", read.path);
+        }
         assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("src="));
         for field in ["capacity_in", "used_out", "granted", "measured", "limited_by", "loss_ratio"]
         {

@@ -58,6 +58,35 @@ fn a_programs_name_turns_no_writing_round() {
 }
 
 #[test]
+fn who_asks_is_told_the_last_hour_of_each_user_and_nothing_where_nothing_moved() {
+    let dir = private_dir();
+    let (mut daemon, path) = daemon(&dir);
+    let ask = |daemon: &mut Daemon| {
+        let connection = Connection::open(&path).unwrap();
+        let request = Request::History { version: VERSION };
+        connection.send(&serde_json::to_vec(&request).unwrap(), &[]).unwrap();
+        let now = daemon.clock.now();
+        daemon.accept(now);
+        daemon.wait(now, Span::ZERO).unwrap();
+        daemon.listen(now);
+        let mut buffer = [0; gtp_share::LIST_PACKET];
+        let mut packets = Vec::new();
+        while let Ok(Incoming::Message(length, _)) = connection.receive(&mut buffer) {
+            packets.push(String::from_utf8(buffer[..length].to_vec()).unwrap());
+        }
+        packets
+    };
+    assert_eq!(ask(&mut daemon), ["{\"sessions\":{\"bytes\":0}}"]);
+    daemon.lists = Lists::default();
+    let later = daemon.clock.now() + Span::from_secs(10);
+    daemon.hub.history.turn(later, [(Some(7), gtp_share::Side::Sink, 60_000)]);
+    let told = ask(&mut daemon);
+    let expected = "{\"uid\":7,\"direction\":\"in\",\"rates\":[48000]}\n";
+    assert_eq!(told[1..], [expected]);
+    assert_eq!(told[0], format!("{{\"sessions\":{{\"bytes\":{}}}}}", expected.len()));
+}
+
+#[test]
 fn in_a_flood_of_connections_each_process_that_says_what_it_wants_is_taken_in() {
     let dir = private_dir();
     let (mut daemon, path) = daemon(&dir);
