@@ -71,7 +71,7 @@ impl History {
             let row = self.rows.entry((user, way(side))).or_default();
             let moved = total.saturating_sub(row.before);
             row.before = total;
-            row.push(moved.saturating_mul(8) * 1_000_000_000 / POINT.as_nanos());
+            row.push(rate(moved));
             (1..ended.min(POINTS as u64)).for_each(|_| row.push(0));
         }
     }
@@ -109,11 +109,20 @@ impl Row {
     fn columns(&self) -> Vec<u64> {
         let all: Vec<u64> = self.points.iter().copied().collect();
         let minutes = all.rchunks(POINTS_OF_COLUMN);
-        let mean = |minute: &[u64]| minute.iter().sum::<u64>() / minute.len() as u64;
+        let mean = |minute: &[u64]| {
+            let sum: u128 = minute.iter().map(|&rate| u128::from(rate)).sum();
+            u64::try_from(sum / minute.len() as u128).unwrap_or(u64::MAX)
+        };
         let mut columns: Vec<u64> = minutes.map(mean).collect();
         columns.reverse();
         columns
     }
+}
+
+/// Bit/s of so many bytes in a point.
+fn rate(bytes: u64) -> u64 {
+    let bits = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(POINT.as_nanos());
+    u64::try_from(bits).unwrap_or(u64::MAX)
 }
 
 fn way(side: Side) -> Way {
@@ -151,6 +160,16 @@ mod tests {
         assert_eq!(history.view()[0].direction, "out");
         history.turn(at(240), [sent(7, total)]);
         assert_eq!(rates(&history), [8_000, 16_000, 0, 0]);
+    }
+
+    #[test]
+    fn fast_users_have_their_rate() {
+        let mut history = History::new(at(0));
+        // 12.5 GB in ten seconds.
+        let all = (1..=6).map(|k| (k * 10, sent(7, k * 12_500_000)));
+        all.for_each(|(second, sent)| history.turn(at(second), [sent]));
+        assert_eq!(history.view()[0].rates, [10_000_000_000]);
+        assert_eq!(rate(u64::MAX), u64::MAX / 10 * 8 + 4);
     }
 
     #[test]

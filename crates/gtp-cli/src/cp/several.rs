@@ -28,8 +28,8 @@ pub enum Target {
 /// What is copied, and all places that it goes to.
 ///
 /// # Errors
-/// [`FailureKind::Usage`] if a source is not here, or a destination is; and for one that is named
-/// twice.
+/// [`FailureKind::Usage`] if a source is not here, or a destination is; for one that is named
+/// twice; and for too many.
 pub fn targets(plan: Plan, also: &[OsString]) -> Result<(Vec<PathBuf>, Vec<Target>), Failure> {
     let (from, first) = match plan {
         Plan::Push { from, to } => (from, Target::Behind(to)),
@@ -59,6 +59,10 @@ pub fn targets(plan: Plan, also: &[OsString]) -> Result<(Vec<PathBuf>, Vec<Targe
             return Err(usage(&format!("{target}: this destination is named twice")));
         }
         all.push(target);
+    }
+    if all.len() > gtp::SINKS_MOST {
+        let (named, most) = (all.len(), gtp::SINKS_MOST);
+        return Err(usage(&format!("{named} destinations; one command takes {most} at most")));
     }
     Ok((from, all))
 }

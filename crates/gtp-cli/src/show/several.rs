@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gtp::{Event, Failure, LimitedBy, Outcome, Progress, Rate, ReadBytes, Stands};
+use gtp::{Event, Failure, FailureKind, LimitedBy, Outcome, Progress, Rate, ReadBytes, Stands};
 
 use super::fit::{Sinks, sinks_line};
 use super::json::{self, Json, Standing};
@@ -150,12 +150,10 @@ impl Several {
         self.sinks[number].end = Some(ended);
     }
 
-    /// How each transfer ended, in the order of the sinks.
-    ///
-    /// # Panics
-    /// Before all have ended.
+    /// How each transfer ended, in the order of the sinks. One that has not ended has failed.
     pub fn ends(&self) -> Vec<Result<Outcome, Failure>> {
-        let end = |sink: &Sink| sink.end.clone().expect("all transfers are over");
+        let broken = || Err(Failure::new(FailureKind::Other, "the transfer broke off"));
+        let end = |sink: &Sink| sink.end.clone().unwrap_or_else(broken);
         self.sinks.iter().map(end).collect()
     }
 

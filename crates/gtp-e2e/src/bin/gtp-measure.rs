@@ -160,7 +160,11 @@ fn rows_of(words: &[String]) -> Result<Vec<Value>> {
     let program = std::iter::once("gtp-measure");
     let arguments = Arguments::try_parse_from(program.chain(words.iter().map(String::as_str)))?;
     match arguments {
-        Arguments::Run(args) => Ok(run(args)?.0),
+        Arguments::Run(args) => {
+            let (rows, missed) = run(args)?;
+            ensure!(missed.is_empty(), "missed: {}", missed.join("; "));
+            Ok(rows)
+        }
         Arguments::Compare(args) => compare(args),
         _ => bail!("an entry names `run` or `compare`, not {}", words.join(" ")),
     }

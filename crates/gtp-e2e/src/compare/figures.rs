@@ -109,6 +109,9 @@ fn together(rates: &[Vec<f64>], span: (f64, f64), shares: &[(usize, f64)]) -> f6
         };
         shares.iter().all(of)
     };
+    if shares.is_empty() {
+        return f64::NAN;
+    }
     let (mut longest, mut now) = (0_u32, 0_u32);
     for k in 0..((span.1 - span.0) / BIN).round() as usize {
         now = if near(k) { now + 1 } else { 0 };

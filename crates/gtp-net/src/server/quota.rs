@@ -313,14 +313,14 @@ impl Meter {
     /// Reserves room for these amounts.
     ///
     /// # Errors
-    /// [`Full`], of the first account that has none; then nothing is reserved.
+    /// [`Full`], of the first account that has none; then nothing is reserved. An account that is
+    /// no more, since the settings have changed, has none either: a session that begins again
+    /// counts for the new one.
     pub fn reserve(&self, needs: &[Usage]) -> Result<Reservation, Full> {
         let mut books = self.ledger.books();
         let needs = || self.scopes.iter().map(|scope| scope.account).zip(needs.iter().copied());
         for (id, need) in needs() {
-            if let Some(account) = books.find(id) {
-                account.admits(need)?;
-            }
+            books.find(id).ok_or(Full::Uncounted)?.admits(need)?;
         }
         for (id, need) in needs() {
             if let Some(account) = books.find(id) {
