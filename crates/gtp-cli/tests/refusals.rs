@@ -41,9 +41,9 @@ fn options_may_stand_between_operands_and_a_lone_operand_is_code_2() {
     let server = world.serve("server", &["--public"]);
     let url = server.url("a");
     world.expect(0, &["get", &url, "--fingerprint", &server.fingerprint, "out"]);
-    for verb in ["get", "put"] {
+    for (verb, missing) in [("get", "is needed after"), ("put", "is needed before")] {
         let output = world.expect(2, &[verb, &url]);
-        assert!(String::from_utf8_lossy(&output.stderr).contains("is needed after"));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(missing), "{verb}");
     }
 }
 

@@ -70,7 +70,11 @@ fn parted(words: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Url>), Failure> {
     let is_address = |word: &PathBuf| word.as_os_str().as_bytes().starts_with(ADDRESS);
     let paths = words.iter().rposition(|word| !is_address(word)).map_or(0, |last| last + 1);
     let (paths, addresses) = match words.split_at(paths) {
-        ([], _) => return Err(usage("a path is needed, as in: gtp put PATH URL".into())),
+        ([], _) => {
+            return Err(usage(
+                "a path is needed before the address, as in: gtp put PATH URL".into(),
+            ));
+        }
         ([_], []) => {
             let text = "an address is needed after the path, as in: gtp put PATH URL";
             return Err(usage(text.into()));
