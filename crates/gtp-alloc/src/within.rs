@@ -78,24 +78,24 @@ pub fn divide(capacity: f64, claims: &[Claim], classes: &[Class], out: &mut Vec<
 #[derive(Clone, Copy, Debug)]
 struct Place {
     weight: f64,
-    /// What it can use within the caps above it...
+    /// What it can use within the caps above it and its own bound.
     bound: f64,
-    /// ... and could if its own bound were lifted.
+    /// What it could use within the caps above it if its own bound were lifted.
     allowed: f64,
-    /// What its inner group's guarantee gives it...
+    /// What the guarantee of its inner group gives it.
     by_inner: f64,
-    /// ... and its class's with that...
+    /// What the guarantees of its inner group and of its class give it together.
     least: f64,
-    /// ... and they would if its own bound were lifted.
+    /// What both guarantees would give it if its own bound were lifted.
     lifted: f64,
 }
 
 /// All sessions of a host.
 struct Floor {
     places: Vec<Place>,
-    /// What counts as guaranteed to each by the node that is asked...
+    /// What counts as guaranteed to each session by the node that is asked.
     leasts: Vec<f64>,
-    /// ... and what it answered.
+    /// What that node answered.
     answers: Vec<Share>,
 }
 

@@ -209,7 +209,7 @@ impl Screen {
             let user = row.uid.map_or_else(|| "others".to_owned(), |uid| uid.to_string());
             Row::new([user, row.direction.clone(), rate(last), rate(peak), curve(&row.rates)])
         };
-        let title = format!("{:>1$}", "THE LAST HOUR, A MINUTE EACH", HISTORY_COLUMNS);
+        let title = format!("{:>1$}", "LAST HOUR, ONE COLUMN A MINUTE", HISTORY_COLUMNS);
         let titles = ["USER", "WAY", "MINUTE", "PEAK", &title].map(str::to_owned);
         let header = Row::new(titles).style(Style::new().add_modifier(Modifier::REVERSED));
         let rows = rows.iter().skip(self.first).map(says);

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
+use gtp_lab::stored::{FILE, Stored};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// An entry that can be run for real.
@@ -18,16 +19,6 @@ pub struct Runnable {
     pub folder: PathBuf,
     /// The words of the command.
     pub words: Vec<String>,
-}
-
-/// What is stored.
-#[derive(Debug, Serialize)]
-struct Stored {
-    command: String,
-    machine: String,
-    commit: String,
-    date: String,
-    rows: Vec<Value>,
 }
 
 /// An entry's file, of which nothing but the run is read here.
@@ -95,7 +86,7 @@ pub fn store(entry: &Runnable, rows: &[Value]) -> Result<PathBuf> {
         date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
         rows: rows.iter().map(rounded).collect(),
     };
-    let path = entry.folder.join("real.json");
+    let path = entry.folder.join(FILE);
     let text = lines(&stored)?;
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)

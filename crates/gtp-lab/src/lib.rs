@@ -6,3 +6,4 @@
 pub mod figures;
 pub mod output;
 pub mod series;
+pub mod stored;

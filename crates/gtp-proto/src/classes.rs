@@ -78,7 +78,7 @@ impl Class {
 }
 
 fn group(class: &Class) -> Group {
-    // A number, so that sums are.
+    // Finite, so that sums are finite.
     let least = class.least.min(Rate::from_bps(u64::MAX - 1)).as_f64();
     Group { limits: Limits { least, most: class.most.as_f64() }, members: Vec::new() }
 }

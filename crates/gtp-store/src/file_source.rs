@@ -193,10 +193,14 @@ impl FileSource {
         }
         let timing = if early { Timing::Early } else { Timing::Settled };
         let sure = (state, timing) == (State::AsListed, Timing::Settled);
-        let known = self.tap.as_ref().filter(|_| sure).and_then(|tap| tap.value(file, block));
-        let value = known.unwrap_or_else(|| block_value(size, block, out));
-        if let (Some(tap), true, None) = (&self.tap, sure, known) {
-            tap.note_value(file, block, value);
+        let value = block_value(size, block, out);
+        if let Some(tap) = self.tap.as_ref().filter(|_| sure) {
+            match tap.value(file, block) {
+                // No stamp shows it, such as what is written through mapped memory.
+                Some(known) if known != value => return Err(self.changed(file)),
+                Some(_) => {}
+                None => tap.note_value(file, block, value),
+            }
         }
         if early && !alone {
             self.note_early(file, block, value);

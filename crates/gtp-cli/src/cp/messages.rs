@@ -428,20 +428,7 @@ fn cut(text: &str) -> String {
 
 /// The kind of failure of this name; one that is unknown is another one.
 pub fn kind_of(name: &str) -> FailureKind {
-    let known = [
-        FailureKind::Usage,
-        FailureKind::Missing,
-        FailureKind::Destination,
-        FailureKind::Temporary,
-        FailureKind::Unreachable,
-        FailureKind::Integrity,
-        FailureKind::Authentication,
-        FailureKind::TimeLimit,
-        FailureKind::NoUdpPath,
-        FailureKind::Partial,
-        FailureKind::Interrupted,
-    ];
-    known.into_iter().find(|kind| kind.as_str() == name).unwrap_or(FailureKind::Other)
+    FailureKind::ALL.into_iter().find(|kind| kind.as_str() == name).unwrap_or(FailureKind::Other)
 }
 
 fn way_of(name: &str) -> Result<Way, Senseless> {

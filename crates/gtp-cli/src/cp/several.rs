@@ -1,7 +1,7 @@
 //! A copy from this machine to several places at once: behind logins, at servers, or both.
 //!
 //! Logins are called one after the other, since ssh may ask on the terminal. All transfers then run
-//! side by side on one host, with one key. A login that cannot be had is a sink that has failed.
+//! side by side on one host, with one key. A login that fails counts as a failed sink.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -177,7 +177,7 @@ fn unlike(url: Url, earlier: &[Sink]) -> Result<Url, Failure> {
         None => Ok(url),
         Some(known) => {
             let text = format!(
-                "its name and port are those of {}; say a range of ports with --port P-Q",
+                "{} has the same name and port; give a range of ports with --port P-Q",
                 known.shown
             );
             Err(Failure::new(FailureKind::Temporary, text))

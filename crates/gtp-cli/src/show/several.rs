@@ -214,7 +214,7 @@ impl Sink {
         };
         let there = match &self.end {
             Some(Ok(_)) => String::new(),
-            Some(Err(_)) | None => format!("; {} are there", words::say_bytes(progress.bytes)),
+            Some(Err(_)) | None => format!("; {} arrived", words::say_bytes(progress.bytes)),
         };
         format!("{}  {words}{by}{there}", self.url)
     }

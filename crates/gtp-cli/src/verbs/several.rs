@@ -24,7 +24,7 @@ use crate::signals::Signals;
 pub struct Sink {
     /// How the user has named it.
     pub shown: String,
-    /// Where that is, or why it is not to be had.
+    /// Where that is, or why it is unavailable.
     pub to: Result<To, Failure>,
 }
 
@@ -79,7 +79,7 @@ pub async fn send(
     Ok(if code == 0 { super::done() } else { ExitCode::from(code) })
 }
 
-/// Starts a transfer to each sink that is to be had.
+/// Starts a transfer to each sink that is available.
 fn start(
     host: &Host,
     paths: Vec<PathBuf>,

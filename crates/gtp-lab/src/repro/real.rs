@@ -8,6 +8,7 @@
 use super::entry::{Check, Entry};
 use super::formula::{Quantities, assign};
 use super::verdict::{Finding, Verdict, findings, of_findings};
+use gtp_lab::stored::{FILE, Stored};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -54,25 +55,6 @@ impl Pointers {
     }
 }
 
-/// The file beside an entry that holds what was found.
-pub const STORED: &str = "real.json";
-
-/// A stored result.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Stored {
-    /// The words after `gtp-measure`.
-    pub command: String,
-    /// What it ran on.
-    pub machine: String,
-    /// The commit that was built.
-    pub commit: String,
-    /// The day, as year, month and day.
-    pub date: String,
-    /// What was printed, a row each.
-    pub rows: Vec<Value>,
-}
-
 /// What was found for real about an entry.
 pub struct Measured {
     /// What is to be thought of it.
@@ -105,7 +87,7 @@ pub fn judge(entry: &Entry) -> Option<Measured> {
 }
 
 fn stored(folder: &Path) -> Result<Stored, String> {
-    let path = folder.join(STORED);
+    let path = folder.join(FILE);
     let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
     let text = std::fs::read_to_string(&path).map_err(|e| said(&e))?;
     serde_json::from_str(&text).map_err(|e| said(&e))
@@ -115,7 +97,7 @@ fn stored(folder: &Path) -> Result<Stored, String> {
 fn is_of(real: &Real, from: &Stored) -> Result<(), String> {
     match &real.run {
         Some(run) if *run == from.command => Ok(()),
-        _ => Err(format!("{STORED} is of another command, gtp-measure {}", from.command)),
+        _ => Err(format!("{FILE} is of another command, gtp-measure {}", from.command)),
     }
 }
 
@@ -131,12 +113,12 @@ fn quantities(real: &Real, rows: &[Value]) -> Result<Quantities, String> {
 }
 
 fn numbers(rows: &Value, pointer: &str) -> Result<Vec<f64>, String> {
-    let value = rows.pointer(pointer).ok_or_else(|| format!("{STORED} has no {pointer}"))?;
+    let value = rows.pointer(pointer).ok_or_else(|| format!("{FILE} has no {pointer}"))?;
     let numbers = match value {
         Value::Array(all) => all.iter().map(number).collect(),
         one => number(one).map(|x| vec![x]),
     };
-    numbers.ok_or_else(|| format!("{STORED}: {pointer} is no number"))
+    numbers.ok_or_else(|| format!("{FILE}: {pointer} is no number"))
 }
 
 /// What is there as a number; what was never reached is not one.
@@ -158,7 +140,7 @@ mod tests {
         let stored = format!(
             r#"{{"command": "run c", "machine": "m", "commit": "c", "date": "d", "rows": {rows}}}"#
         );
-        std::fs::write(folder.path().join(STORED), stored).unwrap();
+        std::fs::write(folder.path().join(FILE), stored).unwrap();
         let text = format!(
             "title = 't'\nplace = 'p'\nclaim = 'c'\nkind = 'formula'\nfirmness = 'exact'\n\
              compute = ['x = 2']\n\

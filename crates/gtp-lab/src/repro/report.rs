@@ -5,9 +5,10 @@
 
 use super::entry::{Beside, Firmness, Whose};
 use super::plot::figures;
-use super::real::{Measured, Real, Stored};
+use super::real::{Measured, Real};
 use super::verdict::{Difference, Finding, Judged, Verdict, list};
 use crate::series::{Cell, Page, Part, Table, Tile, Tone};
+use gtp_lab::stored::Stored;
 
 /// Every verdict, in the order in which they are counted.
 const ALL: [Verdict; 7] = [

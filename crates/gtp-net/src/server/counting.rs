@@ -1,8 +1,8 @@
 //! Counts what lies at the places of an account, on a thread of low priority.
 //!
-//! Nobody writes there before the count is done, and it begins when those have ended who wrote
-//! before there was the account: so it misses nothing that sessions do. What cannot be opened is
-//! tried again, since it may be mounted later.
+//! Nobody writes at these places before the count is done, and it begins once all sessions have
+//! ended that were writing when it was asked for, so it misses nothing that sessions do. Those that
+//! come later write elsewhere. What cannot be opened is tried again, since it may be mounted later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,22 +24,23 @@ pub(super) fn count(
     places: Vec<Below>,
     outlets: &BTreeMap<String, Arc<Outlet>>,
 ) {
-    let mut exports: BTreeMap<String, Arc<Outlet>> = BTreeMap::new();
+    let mut exports = BTreeMap::new();
     for place in &places {
         if let Some(outlet) = outlets.get(place.export()) {
-            exports.insert(place.export().to_owned(), Arc::clone(outlet));
+            let writers = || (Arc::clone(outlet), outlet.writers_so_far());
+            exports.entry(place.export().to_owned()).or_insert_with(writers);
         }
     }
     let known = Arc::downgrade(ledger);
     let work = move || {
         gtp_sys::schedule::background();
         let mut all = Usage::default();
-        for (name, outlet) in &exports {
+        for (name, (outlet, writers)) in &exports {
             loop {
                 if known.upgrade().is_none_or(|ledger| !ledger.awaits(count)) {
                     return;
                 }
-                if outlet.is_quiet()
+                if writers.have_ended()
                     && let Some(more) = beneath(name, outlet, &places)
                 {
                     all = all.plus(more);

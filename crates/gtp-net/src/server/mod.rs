@@ -37,6 +37,7 @@ mod turned_away;
 mod vouched;
 mod walks;
 mod watched;
+mod writers;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use gtp_alloc::Span;
@@ -23,6 +23,7 @@ use super::rules::{ExportRule, Exports, Rights, Subject};
 use super::session::{Refusal, place, right};
 use super::walks::Walks;
 use super::watched::Watched;
+use super::writers::{SoFar, Writer, Writers};
 use crate::engine::Allowance;
 use crate::identity::Fingerprint;
 use crate::messages::{Reason, Verb, printable};
@@ -38,12 +39,8 @@ pub(super) struct Outlet {
     pub ground: Arc<Ground>,
     ledger: Arc<Ledger>,
     watched: Arc<Watched>,
-    /// Whoever writes holds it.
-    writers: Arc<()>,
+    writers: Mutex<Writers>,
 }
-
-/// Somebody who writes to an export, until this is dropped.
-pub(super) type Writer = Arc<()>;
 
 /// All exports of a server.
 pub(crate) struct Outlets {
@@ -134,22 +131,26 @@ impl Outlet {
         let opened = Arc::clone(&ground);
         let walks = Walks::new(Arc::clone(listings), move || opened.export());
         let called = name.map_or_else(|| called.to_owned(), |name| format!("{called}{name}/"));
-        let (name, watched, writers) = (name.map(Arc::from), Arc::default(), Writer::default());
+        let (name, watched, writers) = (name.map(Arc::from), Arc::default(), Mutex::default());
         Arc::new(Outlet { name, called, walks, ground, ledger, watched, writers })
     }
 
     /// Notes that somebody begins to write at or beneath a path, and says for which accounts that
     /// counts. An account that comes later is not counted before this writer has gone.
     pub fn writing(&self, path: Option<&RelPath>) -> (Writer, Meter) {
-        let writer = Arc::clone(&self.writers);
+        let writer = self.writers().current();
         let name = self.name.as_deref().unwrap_or_default();
         let export = (name, self.ground.root(), &self.watched);
         (writer, self.ledger.meter(export, path))
     }
 
-    /// Whether nobody writes.
-    pub fn is_quiet(&self) -> bool {
-        Arc::strong_count(&self.writers) == 1
+    /// Those who write now.
+    pub fn writers_so_far(&self) -> SoFar {
+        self.writers().so_far()
+    }
+
+    fn writers(&self) -> MutexGuard<'_, Writers> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,13 +17,13 @@ use super::budget::{Share, USED_UP};
 use super::charge::Charge;
 use super::clients::{Leave, Seat};
 use super::confines::Confines;
-use super::outlet::Writer;
 use super::path_questions::PathQuestions;
 use super::quota::Full;
 use super::room::Room;
 use super::session::{Client, Ending};
 use super::spot::{Known, Spot, find};
 use super::walks::Nothing;
+use super::writers::Writer;
 use super::{Moved, Pace, Shared, Stop};
 use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
 use crate::engine::{

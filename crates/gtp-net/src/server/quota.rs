@@ -110,15 +110,15 @@ impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Full::Uncounted => f.write_str(
-                "the server still counts what is there, for its quota: try again in a while",
+                "the server is still counting the existing data for its quota; try again later",
             ),
-            Full::Claimed => f.write_str("another transfer writes there: try again later"),
+            Full::Claimed => f.write_str("another transfer is writing there; try again later"),
             Full::Unseen => f.write_str(
-                "the server may not look at all that is in it, so it cannot count it for a quota",
+                "the server cannot read everything in it, so it cannot count it for a quota",
             ),
             Full::Closed => f.write_str(
-                "a directory that its owner may not list and search cannot be counted for a quota: \
-                 give it u+rx",
+                "the server cannot count a directory that its owner may not list and search; set \
+                 u+rx on it",
             ),
             Full::NoRoom(text) => f.write_str(text),
         }
@@ -260,27 +260,24 @@ impl Account {
     fn admits(&self, more: Usage) -> Result<(), Full> {
         let taken = self.used.ok_or(Full::Uncounted)?.plus(self.reserved);
         let Quota { bytes, files } = self.wanted.quota;
-        let owner = &self.wanted.owner;
-        let advice = "remove something there, or ask whoever runs the server for more";
         if let Some(most) = bytes.filter(|most| more.bytes > most.saturating_sub(taken.bytes)) {
-            let [needs, left, most] =
-                [more.bytes, most.saturating_sub(taken.bytes), most].map(size);
-            let text = format!(
-                "the quota is reached: this needs {needs} more, and {left} are left of the {most} \
-                 that {owner} may have; {advice}"
-            );
-            return Err(Full::NoRoom(text));
+            let left = most.saturating_sub(taken.bytes);
+            return Err(self.no_room(&size(more.bytes), &size(left), &size(most)));
         }
         if let Some(most) = files.filter(|most| more.files > most.saturating_sub(taken.files)) {
             let left = most.saturating_sub(taken.files);
-            let text = format!(
-                "the quota is reached: this needs {} more names, and {left} are left of the {most} \
-                 that {owner} may have; {advice}",
-                more.files
-            );
-            return Err(Full::NoRoom(text));
+            let needs = format!("{} names", more.files);
+            return Err(self.no_room(&needs, &left.to_string(), &most.to_string()));
         }
         Ok(())
+    }
+
+    fn no_room(&self, needs: &str, left: &str, most: &str) -> Full {
+        let owner = &self.wanted.owner;
+        Full::NoRoom(format!(
+            "the quota is reached: this needs {needs} more, but {owner} has only {left} left of \
+             {most}; remove something there, or ask whoever runs the server for more"
+        ))
     }
 }
 
@@ -417,8 +414,10 @@ mod tests {
         let first = meter.reserve(&[bytes(50)]).ok().unwrap();
         let refused = meter.reserve(&[bytes(11)]).err().unwrap();
         let Full::NoRoom(text) = refused else { panic!("it was counted") };
-        assert!(text.contains("11 B more") && text.contains("10 B are left"), "{text}");
-        assert!(text.contains("100 B that the group g"), "{text}");
+        assert!(
+            text.contains("needs 11 B more, but the group g has only 10 B left of 100 B"),
+            "{text}"
+        );
         drop(first);
         assert!(meter.reserve(&[bytes(60)]).is_ok() && meter.reserve(&[bytes(61)]).is_err());
     }
@@ -505,6 +504,9 @@ mod tests {
         assert!(meter.reserve(&[bytes(1 << 40)]).is_ok());
         let two = Usage { bytes: 0, files: 2 };
         let Some(Full::NoRoom(text)) = meter.reserve(&[two]).err() else { panic!("no room") };
-        assert!(text.contains("2 more names, and 1 are left of the 5"), "{text}");
+        assert!(
+            text.contains("needs 2 names more, but ") && text.contains("1 left of 5"),
+            "{text}"
+        );
     }
 }

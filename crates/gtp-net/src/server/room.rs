@@ -1,7 +1,8 @@
 //! What a session has of quotas while it writes, given back on a thread that may block.
 //!
 //! To give it back is to look at every name that the session may have written. The threads that
-//! serve all clients never wait for that, however the session ends. What it is is unknown here.
+//! serve all clients never wait for that, however the session ends. This module must not know what
+//! it gives back.
 
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;

@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::charge::StreamCharge;
-use super::outlet::Writer;
 use super::put::refuse;
 use super::session::{Client, Ending};
 use super::spot::{Spot, find};
+use super::writers::Writer;
 use super::{Moved, Shared, Stop};
 use crate::engine::SessionOpen;
 use crate::flows::{Failure, FailureKind, keys};

@@ -27,6 +27,9 @@ pub struct SharedPaths {
     paths: Vec<PathBuf>,
     places: usize,
     count: Arc<ReadCount>,
+    /// Held while the paths are listed, which may take minutes.
+    turn: Mutex<()>,
+    /// Held for a moment alone: who ends a transfer must not wait for a listing.
     now: Mutex<Now>,
 }
 
@@ -67,8 +70,8 @@ impl SharedPaths {
             let text = format!("{places} destinations; one command takes {SINKS_MOST} at most");
             return Err(Failure::new(FailureKind::Usage, text));
         }
-        let (count, now) = (Arc::default(), Mutex::default());
-        let all = Arc::new(SharedPaths { paths, places, count, now });
+        let (count, turn, now) = (Arc::default(), Mutex::default(), Mutex::default());
+        let all = Arc::new(SharedPaths { paths, places, count, turn, now });
         let share = |place| Share { paths: Arc::clone(&all), place, sent: None };
         let shares = (0..places).map(share).collect();
         Ok((all, shares))
@@ -90,17 +93,19 @@ impl SharedPaths {
 
     /// The listing for an attempt after one that has sent `sent`. Others wait meanwhile.
     fn listing(&self, sent: Option<&Arc<Listing>>) -> Result<Arc<Listing>, Failure> {
-        let mut now = self.now();
-        if let Some(listing) = &now.listing {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.now().listing.clone();
+        if let Some(listing) = last {
             let has_failed =
-                |sent: &&Arc<Listing>| Arc::ptr_eq(sent, listing) && listing.files.has_failed();
+                |sent: &&Arc<Listing>| Arc::ptr_eq(sent, &listing) && listing.files.has_failed();
             if !sent.as_ref().is_some_and(has_failed) {
-                return Ok(Arc::clone(listing));
+                return Ok(listing);
             }
             listing.files.retire();
         }
-        now.listings += 1;
+        self.now().listings += 1;
         let listing = Arc::new(self.list()?);
+        let mut now = self.now();
         now.gone.iter().for_each(|place| listing.files.leave(*place));
         now.listing = Some(Arc::clone(&listing));
         Ok(listing)

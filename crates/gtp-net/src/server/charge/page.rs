@@ -1,8 +1,8 @@
 //! What a page of steps on a tree takes of quotas.
 //!
 //! Names that the steps concern are looked at alone; a directory that moves is looked at with all
-//! beneath it, and belongs to this page while it runs. A step is admitted one by one, since it
-//! depends on those before it what a step needs. Paths are those beneath the export.
+//! beneath it, and belongs to this page while it runs. Steps are admitted one by one: what a step
+//! needs depends on the steps before it. Paths are those beneath the export.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;

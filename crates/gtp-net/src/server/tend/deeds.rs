@@ -14,9 +14,10 @@ use crate::flows::tree::{BadTree, deed};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{DeedFault, Deeds, DeedsDone, Lack, Lacks, PeerText, TreeDeed, printable};
 use crate::server::charge::PageCharge;
-use crate::server::outlet::{Outlet, Writer};
+use crate::server::outlet::Outlet;
 use crate::server::quota::Meter;
 use crate::server::session::{Client, Deleting};
+use crate::server::writers::Writer;
 use crate::server::{Change, Changes, Shared};
 
 /// Carries a page of steps out and tells the operator of them, before the server ends.
@@ -199,7 +200,7 @@ fn change(wire: &TreeDeed) -> Change {
 const NO_DELETING: &str = "this key may not remove or move anything here (delete)";
 
 /// Why nothing is done in a directory in whose place another one is counted.
-const MOVED: &str = "the server's export is another directory by now: begin again";
+const MOVED: &str = "the export now leads to another directory; start again";
 
 /// Why a step is not tried when the server ends.
 const STOPS: &str = "the server stops";
