@@ -1,10 +1,11 @@
 //! What this process takes of its machine: processor, memory, descriptors, threads.
 //!
-//! The numbers come from `/proc`. If the kernel leaves one of them out, there are none; nothing
-//! here depends on them.
+//! The numbers come from `/proc`, except the processor's time, which `/proc` counts in hundredths of
+//! a second. If the kernel leaves one of them out, there are none. Nothing here depends on them.
 
 use gtp_alloc::{Bytes, Span};
 use procfs::process::{LimitValue, Process};
+use rustix::time::{ClockId, clock_gettime};
 
 /// What the kernel says of this process.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +34,7 @@ pub fn usage() -> Option<Usage> {
     let seconds = |of: u64| of as f64 / ticks as f64;
     let most = process.limits().ok()?.max_open_files.soft_limit;
     Some(Usage {
-        cpu: Span::from_nanos((seconds(stat.utime + stat.stime) * 1e9) as u64),
+        cpu: cpu_time(),
         resident: Bytes(stat.rss * procfs::page_size()),
         mapped: Bytes(stat.vsize),
         descriptors: process.fd_count().ok()? as u64,
@@ -46,12 +47,23 @@ pub fn usage() -> Option<Usage> {
     })
 }
 
+fn cpu_time() -> Span {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    let part = |count: i64| u64::try_from(count).unwrap_or(0);
+    Span::from_secs(part(used.tv_sec)) + Span::from_nanos(part(used.tv_nsec))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;
     use std::time::{SystemTime, UNIX_EPOCH};
 
     use super::*;
+
+    #[test]
+    fn a_process_that_has_hardly_run_has_taken_some_time_of_its_processor() {
+        assert!(usage().unwrap().cpu > Span::ZERO);
+    }
 
     #[test]
     fn what_this_process_takes_is_counted_as_it_takes_it() {
