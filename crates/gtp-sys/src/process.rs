@@ -1,7 +1,7 @@
 //! What this process takes of its machine: processor, memory, descriptors, threads.
 //!
-//! The numbers come from `/proc`, except the processor's time, which `/proc` counts in hundredths of
-//! a second. If the kernel leaves one of them out, there are none. Nothing here depends on them.
+//! The numbers come from `/proc`, except the processor's time, which `/proc` counts in hundredths
+//! of a second. If the kernel leaves one of them out, there are none. Nothing here depends on them.
 
 use gtp_alloc::{Bytes, Span};
 use procfs::process::{LimitValue, Process};
