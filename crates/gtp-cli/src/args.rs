@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use gtp::{Exports, Fingerprint, PathUse, Rate, Url, Value};
+use gtp::{Exports, Fingerprint, Law, PathUse, Rate, Url, Value};
 
 use crate::bench::BenchArgs;
 use crate::candidates::CandidatesArgs;
@@ -158,7 +158,7 @@ pub struct TrustArgs {
 pub enum Control {
     /// Committed grants
     Grant,
-    /// The thesis's end-node law (alpha 0.1, beta 0.2)
+    /// The thesis's end-node law (--alpha, --beta)
     Endnode,
     /// GTP 2004: the receiving host alone
     Gtp2004,
@@ -169,6 +169,37 @@ pub enum Control {
     /// Tsunami: the sending host, at most at --rate
     Tsunami,
 }
+
+/// The steps of the thesis's end-node law (its Algorithm 3).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Args)]
+pub struct StepArgs {
+    /// With --control endnode: the step towards the target rate in each control interval, as a
+    /// part of the way there, 0.01 to 0.5 [default: 0.1]. The first session's steps hold for all of
+    /// a host
+    #[arg(long, value_name = "PART", value_parser = words::step, allow_hyphen_values = true)]
+    pub alpha: Option<f64>,
+    /// With --control endnode: the least step, as a part of the largest session's, 0.01 to 0.5
+    /// [default: 0.2]
+    #[arg(long, value_name = "PART", value_parser = words::step, allow_hyphen_values = true)]
+    pub beta: Option<f64>,
+}
+
+impl StepArgs {
+    /// Whether none is given.
+    pub fn is_empty(self) -> bool {
+        self == StepArgs::default()
+    }
+
+    /// The law with these steps, or with the thesis's where none is given.
+    pub fn law(self) -> Law {
+        let (alpha, beta) = (self.alpha.unwrap_or(ALPHA), self.beta.unwrap_or(BETA));
+        Law::EndNode { alpha, beta }
+    }
+}
+
+/// The thesis's parameters (its section IX.2).
+const ALPHA: f64 = 0.1;
+const BETA: f64 = 0.2;
 
 /// A control law on which both ends agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -184,7 +215,7 @@ pub enum Agreed {
 pub enum StreamControl {
     /// Committed grants
     Grant,
-    /// The thesis's end-node law (alpha 0.1, beta 0.2)
+    /// The thesis's end-node law (--alpha, --beta)
     Endnode,
     /// LambdaStream: the receiving end alone. The end that listens must say so too
     Lambdastream,
@@ -236,6 +267,8 @@ pub struct TransferArgs {
     /// others; the server must allow them (serve --allow-control)
     #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
     pub control: Control,
+    #[command(flatten)]
+    pub steps: StepArgs,
     /// The rate that rbudp, sabul and tsunami need
     #[arg(long, value_name = "RATE", value_parser = words::rate, allow_hyphen_values = true)]
     pub rate: Option<Rate>,
@@ -428,6 +461,8 @@ pub struct StreamArgs {
     /// Control law
     #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
     pub control: StreamControl,
+    #[command(flatten)]
+    pub steps: StepArgs,
     /// The rate of the link on the way, which lambdastream needs at the end that calls
     #[arg(long, value_name = "RATE", env = "GTP_LINK", value_parser = words::rate,
         allow_hyphen_values = true)]

@@ -20,10 +20,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, ValueEnum};
 use gtp::{Rate, Span};
 use gtp_emu::units_text;
-use gtpd::{Census, Claim, ClaimError, Commander, Daemon, DaemonConfig, HubConfig, Order};
+use gtpd::{
+    Census, Claim, ClaimError, Commander, Daemon, DaemonConfig, EndNodeSessions, HubConfig, Order,
+};
 use manager::{Manager, Serving};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -57,6 +59,9 @@ struct Options {
     /// may be repeated
     #[arg(long, value_name = "UID=RATE", value_parser = user_rate)]
     user_guarantee: Vec<(u32, Rate)>,
+    /// How sessions under the thesis's end-node law (--control endnode) are shared out
+    #[arg(long, value_name = "LAW", value_enum, default_value = "grant", env = "GTPD_LAW")]
+    law: EndNodeLaw,
     /// End when no process has been there for this long
     #[arg(long, value_name = "TIME", value_parser = span)]
     exit_when_idle: Option<Span>,
@@ -78,6 +83,25 @@ struct Options {
     /// Print the manual page
     #[arg(long, hide = true)]
     man_page: bool,
+}
+
+/// The law by which sessions under the end-node law are shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum EndNodeLaw {
+    /// As all others: each counts as one that wants a tenth more than it moves
+    Grant,
+    /// Their own (Algorithms 2 and 3). They have no weights, and may overload this machine while
+    /// their rates settle
+    Endnode,
+}
+
+impl EndNodeLaw {
+    fn end_node(self) -> EndNodeSessions {
+        match self {
+            EndNodeLaw::Grant => EndNodeSessions::ByGrants,
+            EndNodeLaw::Endnode => EndNodeSessions::ByTheirLaw,
+        }
+    }
 }
 
 /// The exit code for words that cannot be.
@@ -208,6 +232,7 @@ fn config(options: Options) -> DaemonConfig {
             users: options.user_weight.into_iter().collect(),
             most: options.user_max.into_iter().collect(),
             least: options.user_guarantee.into_iter().collect(),
+            end_node: options.law.end_node(),
         },
         idle_end: options.exit_when_idle,
         metrics: options.metrics,

@@ -48,6 +48,14 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads a step of the end-node law, 0.01 to 0.5: what hosts believe of a peer.
+pub fn step(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(step) if (0.01..=0.5).contains(&step) => Ok(step),
+        Ok(_) | Err(_) => Err("a step is a number from 0.01 to 0.5".into()),
+    }
+}
+
 /// Reads a number of engines: 1 to 64.
 pub fn engines(text: &str) -> Result<usize, String> {
     match text.parse() {

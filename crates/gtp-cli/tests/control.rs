@@ -111,3 +111,18 @@ fn a_rate_is_asked_for_where_a_law_needs_one_and_refused_where_it_does_not() {
     let beyond = ["get", "gtp://127.0.0.1:9/a", "out", "--control", "rbudp", "--rate", "1kbit"];
     assert!(said(&world.expect(2, &beyond)).contains("12000"));
 }
+
+#[test]
+fn steps_are_for_the_end_node_law_alone_and_within_what_hosts_believe() {
+    let world = World::new();
+    for law in ["grant", "gtp2004"] {
+        let args = ["get", "gtp://127.0.0.1:9/a", "out", "--control", law, "--alpha", "0.2"];
+        let output = world.expect(2, &args);
+        assert!(said(&output).contains("--control endnode"), "{}", said(&output));
+    }
+    for step in ["0.001", "0.6", "-1", "NaN", "x"] {
+        let args = ["get", "gtp://127.0.0.1:9/a", "out", "--control", "endnode", "--beta", step];
+        let output = world.expect(2, &args);
+        assert!(said(&output).contains("0.01 to 0.5"), "{}", said(&output));
+    }
+}

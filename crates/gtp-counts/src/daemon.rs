@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
 use gtp_share::{Label, Outstanding, Posted, PostedPath, ReportsWriter, Side};
-use gtpd::{Hub, HubConfig, Who};
+use gtpd::{EndNodeSessions, Hub, HubConfig, Who};
 
 const START: Time = Time::from_nanos(1_000_000_000);
 const INTERVAL: Span = Span::from_millis(20);
@@ -34,6 +34,7 @@ impl Host {
             users: BTreeMap::new(),
             most: BTreeMap::new(),
             least: BTreeMap::new(),
+            end_node: EndNodeSessions::default(),
         };
         let mut hub = Hub::new(START, &config);
         let page = |id: u32| {

@@ -200,7 +200,8 @@ impl Agent {
     }
 
     /// As [`Agent::tick`], where whoever knows more than an agent has worked out what each session
-    /// may have, in the order of the reports, and all are under [`Law::Grant`].
+    /// may have, in the order of the reports. Sessions under [`Law::EndNode`] get what that law
+    /// says of them, but no more than their share.
     pub fn tick_shared(
         &mut self,
         now: Time,
@@ -208,7 +209,11 @@ impl Agent {
         shares: &[Share],
         grants: &mut Vec<(FlowId, Grant)>,
     ) {
-        self.answer(now, reports, shares, &[], grants);
+        let mut expected = self.expected(reports);
+        for (expected, share) in expected.iter_mut().zip(shares) {
+            *expected = expected.min(share.target);
+        }
+        self.answer(now, reports, shares, &expected, grants);
     }
 
     /// Answers what the laws say.
@@ -356,13 +361,10 @@ impl Agent {
             }
             (Side::Source, _) => r.demand,
         };
-        let (mut steps, mut room, mut owned) = (None, false, false);
+        let (mut room, mut owned) = (false, false);
         let mut claims: Vec<Claim> = reports
             .iter()
             .map(|(_, r)| {
-                if let Law::EndNode { alpha, beta } = r.law {
-                    steps = steps.or(Some((alpha, beta)));
-                }
                 room |= is_shared(r);
                 owned |= is_owned(r);
                 let bound = match (r.phase, r.law) {
@@ -390,11 +392,17 @@ impl Agent {
             none if none.is_empty() => shares(capacity, &claims, &mut out),
             classes => within::divide(capacity, &claims, &classes, &mut out),
         }
-        (out, steps.map_or_else(Vec::new, |steps| self.expected(steps, reports)))
+        (out, self.expected(reports))
     }
 
-    /// Expected rates by the end-node law with the steps of the first session that runs it.
-    fn expected(&self, (alpha, beta): (f64, f64), reports: &[(FlowId, Report)]) -> Vec<f64> {
+    /// Expected rates by the end-node law with the steps of the first session that runs it; nothing
+    /// where none does.
+    fn expected(&self, reports: &[(FlowId, Report)]) -> Vec<f64> {
+        let steps = reports.iter().find_map(|(_, report)| match report.law {
+            Law::EndNode { alpha, beta } => Some((alpha, beta)),
+            Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => None,
+        });
+        let Some((alpha, beta)) = steps else { return Vec::new() };
         if self.config.capacity.is_unlimited() {
             return alloc::vec![f64::INFINITY; reports.len()];
         }

@@ -34,7 +34,7 @@ use crate::known_roots::KnownRoots;
 use crate::manifest::Manifest;
 use crate::roots::Roots;
 use crate::row::{BLOCK, TRAILER, blocks_in, content_of};
-use crate::shared_blocks::{Taken, Tap, Timing};
+use crate::shared_blocks::{BlockReader, Taken, Timing};
 use crate::source::{BlockSource, Framed, SourceError, new_framed};
 use crate::synthetic::{size_of_file, size_of_root};
 use crate::tree::Tree;
@@ -85,7 +85,7 @@ pub struct FileSource {
     remarks: Vec<(u32, SourceError)>,
     known: Option<Arc<KnownRoots>>,
     /// Where other sources of the same files share what they read.
-    tap: Option<Arc<Tap>>,
+    reader: Option<Arc<BlockReader>>,
     /// Whether a time of change is old enough for the next change to show. `None`: it always is.
     settled: Option<fn(i64) -> bool>,
     /// Blocks that were read before the last change of their file had settled, by file and block.
@@ -145,7 +145,7 @@ impl FileSource {
             grown: BTreeSet::new(),
             remarks: Vec::new(),
             known: None,
-            tap: None,
+            reader: None,
             settled: None,
             early: BTreeMap::new(),
             wholly_early: BTreeSet::new(),
@@ -167,8 +167,8 @@ impl FileSource {
 
     /// The same, sharing what is read with other sources of the same files.
     #[must_use]
-    pub(crate) fn with_tap(self, tap: Tap) -> FileSource {
-        FileSource { tap: Some(Arc::new(tap)), ..self }
+    pub(crate) fn with_reader(self, reader: BlockReader) -> FileSource {
+        FileSource { reader: Some(Arc::new(reader)), ..self }
     }
 
     fn read_block(
@@ -194,12 +194,12 @@ impl FileSource {
         let timing = if early { Timing::Early } else { Timing::Settled };
         let sure = (state, timing) == (State::AsListed, Timing::Settled);
         let value = block_value(size, block, out);
-        if let Some(tap) = self.tap.as_ref().filter(|_| sure) {
-            match tap.value(file, block) {
+        if let Some(reader) = self.reader.as_ref().filter(|_| sure) {
+            match reader.value(file, block) {
                 // No stamp shows it, such as what is written through mapped memory.
                 Some(known) if known != value => return Err(self.changed(file)),
                 Some(_) => {}
-                None => tap.note_value(file, block, value),
+                None => reader.note_value(file, block, value),
             }
         }
         if early && !alone {
@@ -225,12 +225,12 @@ impl FileSource {
     /// Takes a block with its trailer from another source, or reads it for all.
     fn load_shared(
         &mut self,
-        tap: &Tap,
+        reader: &BlockReader,
         (file, size): (u32, u64),
         block: u64,
         out: &mut Framed,
     ) -> Result<(), SourceError> {
-        match tap.take(file, block, out) {
+        match reader.take(file, block, out) {
             Taken::Here(timing) => {
                 let Some(&value) = out.last_chunk::<TRAILER>() else { return Ok(()) };
                 if timing == Timing::Early && blocks_in(size) > 1 {
@@ -238,10 +238,10 @@ impl FileSource {
                 }
                 self.roots.note(file, size, block, value);
             }
-            Taken::Missing(duty) => {
+            Taken::Missing(claim) => {
                 let read = self.load_own(file, size, block, out)?;
                 if read.state == State::AsListed {
-                    duty.share(out, read.timing);
+                    claim.share(out, read.timing);
                 }
             }
         }
@@ -250,10 +250,10 @@ impl FileSource {
 
     /// Tells other sources of the same files that one of them cannot be had, if it is so.
     fn tell<T>(&self, done: Result<T, SourceError>) -> Result<T, SourceError> {
-        match (&self.tap, &done) {
+        match (&self.reader, &done) {
             (None, _)
             | (_, Ok(_) | Err(SourceError::Unwanted | SourceError::NoSuchBlock { .. })) => {}
-            (Some(tap), Err(_)) => tap.note_failure(),
+            (Some(reader), Err(_)) => reader.note_failure(),
         }
         done
     }
@@ -307,8 +307,8 @@ impl FileSource {
             out.fill(0);
         } else if let Err(error) = opened.file.read_exact_at(out, start) {
             return Err(self.read_failed(file, error));
-        } else if let Some(tap) = &self.tap {
-            tap.note_read(file, block, out.len());
+        } else if let Some(reader) = &self.reader {
+            reader.note_read(file, block, out.len());
         }
         Ok(())
     }
@@ -357,13 +357,13 @@ impl FileSource {
         recall: Recall,
         wanted: &dyn Fn() -> bool,
     ) -> Result<(), SourceError> {
-        let tap = self.tap.clone().filter(|_| recall == Recall::Shared);
+        let reader = self.reader.clone().filter(|_| recall == Recall::Shared);
         let mut content = new_framed();
         for block in 0..blocks_in(size) {
             if tree.there().contains(block) {
                 continue;
             }
-            if let Some(value) = tap.as_ref().and_then(|tap| tap.value(file, block)) {
+            if let Some(value) = reader.as_ref().and_then(|reader| reader.value(file, block)) {
                 tree.insert(block, value);
                 continue;
             }
@@ -465,7 +465,7 @@ impl FileSource {
         let stamp = self.scanned.stamps[file as usize];
         let known = self.known.as_ref().and_then(|known| known.get(&stamp));
         if let Some(root) = known {
-            if self.tap.is_some() && self.roots.has(file, root) {
+            if self.reader.is_some() && self.roots.has(file, root) {
                 // The file held all of this at the moment when its hash came to be known.
                 return Ok(root);
             }
@@ -504,10 +504,10 @@ impl BlockSource for FileSource {
 
     fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
         let size = size_of_file(&self.scanned.manifest, file, block)?;
-        let Some(tap) = self.tap.clone() else {
+        let Some(reader) = self.reader.clone() else {
             return self.load_own(file, size, block, out).map(|_| ());
         };
-        let loaded = self.load_shared(&tap, (file, size), block, out);
+        let loaded = self.load_shared(&reader, (file, size), block, out);
         self.tell(loaded)
     }
 

@@ -73,7 +73,7 @@ pub use name::{MAX_COMPONENT, MAX_DEPTH, MAX_PATH, NameError, RelPath, escaped};
 pub use plain_sinks::{DiscardSink, OrderedWriterSink};
 pub use recheck::Recheck;
 pub use row::{BLOCK, MAX_UNITS, Place, Row, RowError, TRAILER};
-pub use shared_blocks::{MAX_TAPS, ReadBytes, ReadCount};
+pub use shared_blocks::{MAX_READERS, ReadBytes, ReadCount};
 pub use shared_files::{Settling, SharedFiles};
 pub use sink::{BlockSink, Fault, Finished, Have, Refused, SinkError, Window, Written};
 pub use source::{BlockSource, Framed, Lender, SourceError, new_framed};

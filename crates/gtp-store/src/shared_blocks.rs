@@ -1,11 +1,12 @@
 //! Blocks that several sources of the same files share: one source reads a block, the others take
 //! it from memory.
 //!
-//! Each source has a tap. A block that one of them has read is kept until all others have taken it,
-//! as far as memory allows. When memory is full, the block that fewest taps lack goes first, and of
-//! those the one that was read last: a tap that has fallen behind comes to the older ones sooner.
-//! What a tap does not find here it reads itself, so a slow tap never delays another one. Values of
-//! blocks are kept longer than blocks, so that a block is hashed once. This module opens no file.
+//! Each source is a reader. A block that one of them has read is kept until all others have taken
+//! it, as far as memory allows. When memory is full, the block that fewest readers lack goes first,
+//! and of those the one that was read last: a reader that has fallen behind comes to the older ones
+//! sooner. What a reader does not find here it reads itself, so a slow reader never delays another
+//! one. Values of blocks are kept longer than blocks, so that a block is hashed once. This module
+//! opens no file.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -19,14 +20,15 @@ use crate::manifest::Manifest;
 use crate::row::blocks_in;
 use crate::source::{Framed, new_framed};
 
-/// The most taps on one set of blocks: a bit for each.
-pub const MAX_TAPS: usize = 64;
+/// The most readers on one set of blocks: a bit for each.
+pub const MAX_READERS: usize = 64;
 
 /// The most values that are kept: those of 64 GiB of content, in about 16 MB.
 const MAX_VALUES: usize = 1 << 18;
 
-/// The most ranges that are remembered of what one tap has taken, and of what has been read. What
-/// takers choose adds to them, so they are bounded: at 48 bytes each, 200 kB for a tap.
+/// The most ranges that are remembered of what one reader has taken, and of what has been read.
+/// Sinks choose what readers take, so the ranges are bounded: at 48 bytes each, 200 kB for a
+/// reader.
 const MAX_PIECES: usize = 1 << 12;
 
 /// The most blocks of which the turn is kept after them.
@@ -36,14 +38,16 @@ const MAX_RECENT: usize = 1 << 12;
 /// they stay short.
 const COST_LEAST: usize = 4_096;
 
-/// Blocks that are put in between two looks for blocks that nobody will take any more.
-const PUTS_PER_LOOK: u32 = 256;
+/// The least number of blocks that are put in between two looks for blocks that nobody will take
+/// any more. It is at least half the number of blocks kept, so that a put never costs more than two
+/// looks at a block on average.
+const PUTS_PER_LOOK: usize = 256;
 
-/// A tap that has come to blocks that were read so many turns after another one will not ask for
+/// A reader that has come to blocks that were read so many turns after another one will not ask for
 /// that one any more: it has it from before. Repairs come sooner.
 const BEHIND: u64 = 256;
 
-/// Blocks of the same files, for several taps.
+/// Blocks of the same files, for several readers.
 #[derive(Debug)]
 pub(crate) struct SharedBlocks {
     /// The most memory for blocks.
@@ -57,7 +61,7 @@ pub(crate) struct SharedBlocks {
 
 /// One source's access to shared blocks.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub(crate) struct BlockReader {
     blocks: Arc<SharedBlocks>,
     /// The number of each file's first block among all shared blocks.
     starts: Arc<[u64]>,
@@ -107,18 +111,18 @@ pub(crate) enum Timing {
     Settled,
 }
 
-/// What a tap gets when it asks for a block.
+/// What a reader gets when it asks for a block.
 pub(crate) enum Taken<'a> {
     /// The block, which another source read then.
     Here(Timing),
     /// Nothing: the caller is to read the block, and others may wait for that.
-    Missing(Duty<'a>),
+    Missing(Claim<'a>),
 }
 
-/// The duty to read a block, for all who want it. Dropped without the block, it passes to the next
+/// The right to read a block, for all who want it. Dropped without the block, it passes to the next
 /// one who wants it.
-pub(crate) struct Duty<'a> {
-    tap: &'a Tap,
+pub(crate) struct Claim<'a> {
+    reader: &'a BlockReader,
     at: u64,
     /// When it was read before, if that was lately.
     before: Before,
@@ -139,9 +143,10 @@ struct State {
     /// Blocks that are here, the one that goes first in front.
     order: BTreeSet<Rank>,
     held: usize,
-    puts: u32,
+    /// Blocks put since the last look.
+    puts: usize,
     turn: u64,
-    takers: Vec<Taker>,
+    readers: Vec<ReaderState>,
     read: RangeSet,
     /// When the blocks were read that were read last.
     recent: HashMap<u64, u64>,
@@ -159,24 +164,24 @@ enum Slot {
 struct Kept {
     framed: Arc<Framed>,
     timing: Timing,
-    /// The taps that lack it, a bit each.
+    /// The readers that lack it, a bit each.
     lacking: u64,
     turn: u64,
 }
 
-/// How many taps lack a block, its turn, and the block.
+/// How many readers lack a block, its turn, and the block.
 type Rank = (u32, Reverse<u64>, u64);
 
-/// What is known of the source behind a tap.
+/// What is known of the source behind a reader.
 #[derive(Clone, Debug, Default)]
-struct Taker {
+struct ReaderState {
     gone: bool,
     taken: RangeSet,
     /// The turn of the newest block that it has come to.
     turn: u64,
 }
 
-impl Taker {
+impl ReaderState {
     /// Whether it will still ask for a block that was read at this turn, as far as can be said.
     fn lacks(&self, block: u64, turn: u64) -> bool {
         !self.gone && self.turn <= turn.saturating_add(BEHIND) && !self.taken.contains(block)
@@ -191,23 +196,23 @@ fn note(set: &mut RangeSet, block: u64) {
 }
 
 impl SharedBlocks {
-    /// Blocks for so many taps, in so much memory.
-    pub fn new(taps: usize, most: usize, count: Arc<ReadCount>) -> Arc<SharedBlocks> {
-        assert!(taps <= MAX_TAPS, "every tap has a bit");
-        let state = State { takers: vec![Taker::default(); taps], ..State::default() };
+    /// Blocks for so many readers, in so much memory.
+    pub fn new(readers: usize, most: usize, count: Arc<ReadCount>) -> Arc<SharedBlocks> {
+        assert!(readers <= MAX_READERS, "every reader has a bit");
+        let state = State { readers: vec![ReaderState::default(); readers], ..State::default() };
         let (state, arrived, failed) = (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
         Arc::new(SharedBlocks { most: AtomicUsize::new(most), count, state, arrived, failed })
     }
 
-    /// The tap of this number, on files whose blocks are numbered so.
-    pub fn tap(self: &Arc<SharedBlocks>, number: usize, starts: Arc<[u64]>) -> Tap {
-        Tap { blocks: Arc::clone(self), starts, number }
+    /// The reader of this number, on files whose blocks are numbered so.
+    pub fn reader(self: &Arc<SharedBlocks>, number: usize, starts: Arc<[u64]>) -> BlockReader {
+        BlockReader { blocks: Arc::clone(self), starts, number }
     }
 
-    /// Nobody will use this tap any more: nothing is kept for it.
+    /// Nobody will use this reader any more: nothing is kept for it.
     pub fn leave(&self, number: usize) {
         let mut state = self.state();
-        state.takers[number].gone = true;
+        state.readers[number].gone = true;
         state.look();
     }
 
@@ -242,7 +247,7 @@ pub(crate) fn number_blocks(manifest: &Manifest, from: u64) -> (Arc<[u64]>, u64)
     (starts.collect(), next)
 }
 
-impl Tap {
+impl BlockReader {
     /// Replaces `out` with a block if it is here; waits if another source is reading it.
     pub fn take(&self, file: u32, block: u64, out: &mut Framed) -> Taken<'_> {
         let at = self.at(file, block);
@@ -256,7 +261,7 @@ impl Tap {
                 }
                 None => {
                     state.slots.insert(at, Slot::Reading);
-                    return Taken::Missing(Duty { tap: self, at, before: state.before(at) });
+                    return Taken::Missing(Claim { reader: self, at, before: state.before(at) });
                 }
             }
         }
@@ -298,11 +303,11 @@ impl Tap {
     }
 }
 
-impl Duty<'_> {
+impl Claim<'_> {
     /// Shares a block that was read as it was listed.
     pub fn share(self, framed: &[u8], timing: Timing) {
-        let blocks = &self.tap.blocks;
-        if blocks.state().finish(self.at, self.tap.number, self.before) == 0 {
+        let blocks = &self.reader.blocks;
+        if blocks.state().finish(self.at, self.reader.number, self.before) == 0 {
             return;
         }
         // The copy is made without the lock, so that others take their blocks meanwhile.
@@ -310,35 +315,35 @@ impl Duty<'_> {
         copy.reserve_exact(framed.len());
         copy.extend_from_slice(framed);
         let mut state = blocks.state();
-        // Nobody else has read it meanwhile: this duty is dropped at the end.
+        // Nobody else has read it meanwhile: this claim is dropped at the end.
         let most = blocks.most.load(Ordering::Relaxed);
         state.put(self.at, (Arc::new(copy), timing), most);
     }
 }
 
-impl Drop for Duty<'_> {
+impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut state = self.tap.blocks.state();
+        let mut state = self.reader.blocks.state();
         if let Some(Slot::Reading) = state.slots.get(&self.at) {
             state.slots.remove(&self.at);
         }
         drop(state);
-        self.tap.blocks.arrived.notify_all();
+        self.reader.blocks.arrived.notify_all();
     }
 }
 
 impl State {
-    /// Notes that a tap has read a block; returns the taps that lack it.
-    fn finish(&mut self, at: u64, tap: usize, before: Before) -> u64 {
+    /// Notes that a reader has read a block; returns the readers that lack it.
+    fn finish(&mut self, at: u64, reader: usize, before: Before) -> u64 {
         self.turn += 1;
-        let taker = &mut self.takers[tap];
-        note(&mut taker.taken, at);
+        let state = &mut self.readers[reader];
+        note(&mut state.taken, at);
         match before {
             Before::Never => {
-                taker.turn = self.turn;
+                state.turn = self.turn;
                 self.note_turn(at);
             }
-            Before::At(turn) => taker.turn = taker.turn.max(turn),
+            Before::At(turn) => state.turn = state.turn.max(turn),
             Before::LongAgo => {}
         }
         self.lacking(at, self.turn)
@@ -363,20 +368,20 @@ impl State {
     }
 
     fn lacking(&self, at: u64, turn: u64) -> u64 {
-        let bits = self.takers.iter().zip(0..).filter(|(taker, _)| taker.lacks(at, turn));
+        let bits = self.readers.iter().zip(0..).filter(|(state, _)| state.lacks(at, turn));
         bits.fold(0, |all, (_, bit): (_, u32)| all | 1 << bit)
     }
 
-    /// Gives a tap a block that is here, which goes if nobody else lacks it.
-    fn hand_out(&mut self, at: u64, tap: usize) -> (Arc<Framed>, Timing) {
+    /// Gives a reader a block that is here, which goes if nobody else lacks it.
+    fn hand_out(&mut self, at: u64, reader: usize) -> (Arc<Framed>, Timing) {
         let Some(Slot::Here(mut kept)) = self.slots.remove(&at) else {
             unreachable!("the caller has found it");
         };
-        let taker = &mut self.takers[tap];
-        note(&mut taker.taken, at);
-        taker.turn = taker.turn.max(kept.turn);
+        let state = &mut self.readers[reader];
+        note(&mut state.taken, at);
+        state.turn = state.turn.max(kept.turn);
         self.order.remove(&kept.rank(at));
-        kept.lacking &= !(1 << tap);
+        kept.lacking &= !(1 << reader);
         let taken = (Arc::clone(&kept.framed), kept.timing);
         match kept.lacking {
             0 => self.held -= kept.cost(),
@@ -385,11 +390,12 @@ impl State {
         taken
     }
 
-    /// Keeps a block that was read, if there is room for it or it is lacked by more taps than what
-    /// goes for it.
+    /// Keeps a block that was read, if there is room for it or more readers lack it than what goes
+    /// for it.
     fn put(&mut self, at: u64, (framed, timing): (Arc<Framed>, Timing), most: usize) {
         self.puts += 1;
-        if self.puts.is_multiple_of(PUTS_PER_LOOK) {
+        if self.puts >= PUTS_PER_LOOK.max(self.order.len() / 2) {
+            self.puts = 0;
             self.look();
         }
         let turn = self.turn;
@@ -450,24 +456,24 @@ impl Kept {
 mod tests {
     use super::*;
 
-    /// Taps on one file of many blocks, with room for so many blocks of 4 KiB.
-    fn taps(number: usize, room: usize) -> Vec<Tap> {
+    /// Readers on one file of many blocks, with room for so many blocks of 4 KiB.
+    fn readers(number: usize, room: usize) -> Vec<BlockReader> {
         let blocks = SharedBlocks::new(number, room * COST_LEAST, Arc::default());
-        (0..number).map(|n| blocks.tap(n, Arc::from([0]))).collect()
+        (0..number).map(|n| blocks.reader(n, Arc::from([0]))).collect()
     }
 
-    /// Has a tap take blocks, and read those that are not here; how many it has read.
-    fn take(tap: &Tap, blocks: std::ops::Range<u64>) -> usize {
+    /// Has a reader take blocks, and read those that are not here; how many it has read.
+    fn take(reader: &BlockReader, blocks: std::ops::Range<u64>) -> usize {
         let mut out = new_framed();
         let mut read = 0;
         for block in blocks {
-            match tap.take(0, block, &mut out) {
+            match reader.take(0, block, &mut out) {
                 Taken::Here(timing) => assert_eq!(timing, Timing::Settled),
-                Taken::Missing(duty) => {
+                Taken::Missing(claim) => {
                     out.clear();
                     out.resize(100, block as u8);
-                    tap.note_read(0, block, 100);
-                    duty.share(&out, Timing::Settled);
+                    reader.note_read(0, block, 100);
+                    claim.share(&out, Timing::Settled);
                     read += 1;
                 }
             }
@@ -476,89 +482,90 @@ mod tests {
         read
     }
 
-    fn held(tap: &Tap) -> usize {
-        tap.blocks.state().held / COST_LEAST
+    fn held(reader: &BlockReader) -> usize {
+        reader.blocks.state().held / COST_LEAST
     }
 
     #[test]
-    fn taps_that_keep_pace_read_each_block_once_and_keep_nothing_that_all_have_taken() {
-        let taps = taps(3, 4);
+    fn readers_that_keep_pace_read_each_block_once_and_keep_nothing_that_all_have_taken() {
+        let readers = readers(3, 4);
         for block in 0..1_000 {
             let turn = block as usize;
-            let read: usize = (0..3).map(|n| take(&taps[(turn + n) % 3], block..block + 1)).sum();
-            assert_eq!((read, held(&taps[0])), (1, 0));
+            let read: usize =
+                (0..3).map(|n| take(&readers[(turn + n) % 3], block..block + 1)).sum();
+            assert_eq!((read, held(&readers[0])), (1, 0));
         }
-        assert_eq!(taps[0].blocks.count.bytes(), ReadBytes { all: 100_000, again: 0 });
+        assert_eq!(readers[0].blocks.count.bytes(), ReadBytes { all: 100_000, again: 0 });
     }
 
     #[test]
-    fn a_tap_that_stands_still_costs_the_others_no_second_reading() {
-        let taps = taps(3, 8);
+    fn a_reader_that_stands_still_costs_the_others_no_second_reading() {
+        let readers = readers(3, 8);
         for block in 0..1_000 {
-            assert_eq!(take(&taps[0], block..block + 1), 1);
-            assert_eq!(take(&taps[1], block..block + 1), 0, "block {block}");
-            assert!(held(&taps[0]) <= 8);
+            assert_eq!(take(&readers[0], block..block + 1), 1);
+            assert_eq!(take(&readers[1], block..block + 1), 0, "block {block}");
+            assert!(held(&readers[0]) <= 8);
         }
         // The one that stood comes to the oldest first, and they are here.
-        assert_eq!(take(&taps[2], 0..7), 0);
-        assert!(take(&taps[2], 7..1_000) >= 990);
-        assert_eq!(taps[0].blocks.count.bytes().again, 100 * 992);
+        assert_eq!(take(&readers[2], 0..7), 0);
+        assert!(take(&readers[2], 7..1_000) >= 990);
+        assert_eq!(readers[0].blocks.count.bytes().again, 100 * 992);
     }
 
     #[test]
-    fn a_tap_at_a_third_of_the_pace_finds_more_than_memory_holds_at_once() {
-        let taps = taps(2, 16);
+    fn a_reader_at_a_third_of_the_pace_finds_more_than_memory_holds_at_once() {
+        let readers = readers(2, 16);
         let mut read = 0;
         for block in 0..900 {
-            take(&taps[0], block..block + 1);
+            take(&readers[0], block..block + 1);
             if block % 3 == 0 {
-                read += take(&taps[1], block / 3..block / 3 + 1);
+                read += take(&readers[1], block / 3..block / 3 + 1);
             }
         }
-        read += take(&taps[1], 300..900);
+        read += take(&readers[1], 300..900);
         assert!(read <= 900 - 4 * 16, "{read}");
-        assert_eq!(taps[0].blocks.count.bytes().again, 100 * read as u64);
+        assert_eq!(readers[0].blocks.count.bytes().again, 100 * read as u64);
     }
 
     #[test]
-    fn blocks_that_a_tap_has_passed_by_make_room_for_those_that_it_comes_to() {
-        let taps = taps(2, 300);
+    fn blocks_that_a_reader_has_passed_by_make_room_for_those_that_it_comes_to() {
+        let readers = readers(2, 300);
         // The second one has the first half from an earlier transfer.
-        assert_eq!(take(&taps[0], 0..2_000), 2_000);
-        assert_eq!(held(&taps[0]), 300);
+        assert_eq!(take(&readers[0], 0..2_000), 2_000);
+        assert_eq!(held(&readers[0]), 300);
         let mut read = 0;
         for block in 2_000..3_000 {
-            take(&taps[0], block..block + 1);
-            read += take(&taps[1], block..block + 1);
+            take(&readers[0], block..block + 1);
+            read += take(&readers[1], block..block + 1);
         }
-        assert!(read <= PUTS_PER_LOOK as usize, "{read} read twice");
+        assert!(read <= PUTS_PER_LOOK, "{read} read twice");
     }
 
     #[test]
-    fn nothing_is_kept_for_a_tap_that_is_gone() {
-        let taps = taps(3, 100);
-        take(&taps[0], 0..50);
-        assert_eq!(held(&taps[0]), 50);
-        taps[0].blocks.leave(2);
-        take(&taps[1], 0..20);
-        assert_eq!(held(&taps[0]), 30);
-        taps[0].blocks.leave(1);
-        assert_eq!(held(&taps[0]), 0);
-        take(&taps[0], 50..90);
-        assert_eq!(held(&taps[0]), 0);
+    fn nothing_is_kept_for_a_reader_that_is_gone() {
+        let readers = readers(3, 100);
+        take(&readers[0], 0..50);
+        assert_eq!(held(&readers[0]), 50);
+        readers[0].blocks.leave(2);
+        take(&readers[1], 0..20);
+        assert_eq!(held(&readers[0]), 30);
+        readers[0].blocks.leave(1);
+        assert_eq!(held(&readers[0]), 0);
+        take(&readers[0], 50..90);
+        assert_eq!(held(&readers[0]), 0);
     }
 
     #[test]
     fn one_reads_while_others_wait_and_the_next_one_reads_if_that_fails() {
-        let taps = taps(3, 100);
+        let readers = readers(3, 100);
         let mut out = new_framed();
-        let Taken::Missing(first) = taps[0].take(0, 5, &mut out) else { panic!() };
+        let Taken::Missing(first) = readers[0].take(0, 5, &mut out) else { panic!() };
         let (said, heard) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            for tap in &taps[1..] {
+            for reader in &readers[1..] {
                 let said = said.clone();
                 scope.spawn(move || {
-                    let read = take(tap, 5..6);
+                    let read = take(reader, 5..6);
                     said.send(read).unwrap();
                 });
             }

@@ -37,7 +37,7 @@ impl SharedFiles {
     /// Shares these listings among so many places, with so many bytes of memory for blocks.
     ///
     /// # Panics
-    /// With more places than [`MAX_TAPS`](crate::MAX_TAPS).
+    /// With more places than [`MAX_READERS`](crate::MAX_READERS).
     pub fn new(
         parts: Vec<Scanned>,
         (places, memory): (usize, usize),
@@ -66,9 +66,9 @@ impl SharedFiles {
     /// A source of a part, for a place. A place may ask again, for another try.
     pub fn source(&self, part: usize, place: usize) -> FileSource {
         let (scanned, starts) = &self.parts[part];
-        let tap = self.blocks.tap(place, Arc::clone(starts));
+        let reader = self.blocks.reader(place, Arc::clone(starts));
         let source = FileSource::new(Arc::clone(scanned)).with_settling(self.settled);
-        source.with_known_roots(Arc::clone(&self.known)).with_tap(tap)
+        source.with_known_roots(Arc::clone(&self.known)).with_reader(reader)
     }
 
     /// A place needs nothing any more.

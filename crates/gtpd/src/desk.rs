@@ -12,7 +12,7 @@ use gtp_alloc::{Rate, Time};
 use gtp_proto::{Agent, FlowId, Grant, Report, room};
 use gtp_share::Granted;
 
-use crate::hub::{Client, ClientId};
+use crate::hub::{Client, ClientId, EndNodeSessions};
 use crate::seats::{Awake, Seat};
 
 /// One direction.
@@ -23,6 +23,7 @@ pub(crate) struct Desk {
     pub stale: bool,
     /// Whose sessions have limits together, by their places in the row.
     pub users: Vec<Class>,
+    end_node: EndNodeSessions,
     reports: Vec<(FlowId, Report)>,
     /// The same while nobody may be granted more than it has.
     lessened: Vec<(FlowId, Report)>,
@@ -59,11 +60,12 @@ struct Place {
 }
 
 impl Desk {
-    pub fn new(agent: Agent) -> Desk {
+    pub fn new(agent: Agent, end_node: EndNodeSessions) -> Desk {
         Desk {
             agent,
             stale: false,
             users: Vec::new(),
+            end_node,
             reports: Vec::new(),
             lessened: Vec::new(),
             had: Vec::new(),
@@ -108,7 +110,9 @@ impl Desk {
         let written = self.before.get(seat.place).copied().flatten();
         let newest = written.map_or(seat.posted.held.number, |grant| grant.number);
         seat.place = self.reports.len();
-        self.reports.push((seat.flow, seat.report(uid, awake, self.agent.capacity(), newest)));
+        let law = seat.law(self.end_node);
+        let report = seat.report(law, uid, awake, self.agent.capacity(), newest);
+        self.reports.push((seat.flow, report));
         self.had.push(seat.had());
         self.places.push(Place { client, slot, id: seat.posted.id });
         self.written.push(written);

@@ -308,6 +308,7 @@ pub(crate) mod tests {
             users: BTreeMap::new(),
             most: BTreeMap::new(),
             least: BTreeMap::new(),
+            end_node: crate::EndNodeSessions::default(),
         };
         Hub::new(Time::ZERO, &config)
     }

@@ -48,6 +48,19 @@ pub struct HubConfig {
     pub most: BTreeMap<u32, Rate>,
     /// What users are served first in each direction, as far as they want it.
     pub least: BTreeMap<u32, Rate>,
+    /// How sessions under the end-node law are shared out.
+    pub end_node: EndNodeSessions,
+}
+
+/// How a daemon shares out sessions under the thesis's end-node law.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EndNodeSessions {
+    /// By the grant law, like all others: each counts as one that wants a tenth more than it moves.
+    #[default]
+    ByGrants,
+    /// By their own law (thesis, Algorithms 2 and 3), from the measured rates of all sessions and
+    /// the capacity. They have no weights, and may overload a sink while their rates settle.
+    ByTheirLaw,
 }
 
 /// A process, as the kernel and it itself name it.
@@ -157,8 +170,10 @@ const SAID: Bytes = Bytes(140);
 impl Hub {
     /// A hub that begins at `now`.
     pub fn new(now: Time, config: &HubConfig) -> Hub {
+        let end_node = config.end_node;
         let desk = |side, capacity| {
-            Desk::new(Agent::new(now, AgentConfig { side, capacity, interval: config.interval }))
+            let config = AgentConfig { side, capacity, interval: config.interval };
+            Desk::new(Agent::new(now, config), end_node)
         };
         Hub {
             clients: BTreeMap::new(),

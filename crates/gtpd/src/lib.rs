@@ -29,7 +29,8 @@ mod web;
 
 pub use claim::{Before, Claim, ClaimError};
 pub use hub::{
-    ClientId, GRACE_MOST, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE, SetError, Who,
+    ClientId, EndNodeSessions, GRACE_MOST, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE,
+    SetError, Who,
 };
 pub use orders::{Census, Commander, Order, Orders, orders};
 pub use room::Room;

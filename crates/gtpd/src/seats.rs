@@ -11,7 +11,7 @@ use gtp_proto::room::STRANGERS;
 use gtp_proto::{FlowId, Law, Report};
 use gtp_share::{Change, Found, GrantsWriter, KEYS, Posted, ReportsReader, Side, Update};
 
-use crate::hub::ClientId;
+use crate::hub::{ClientId, EndNodeSessions};
 use crate::ledger::Counted;
 use crate::limits::TransferId;
 use crate::names::Names;
@@ -244,11 +244,20 @@ impl Seat {
         };
     }
 
-    /// What the agent of `capacity` is told, where the newest grant has the number `newest`.
-    /// `Awake::No`: its process does not run, so it can use nothing.
-    pub fn report(&self, uid: u32, awake: Awake, capacity: Rate, newest: u32) -> Report {
+    /// The law by which it is shared out here.
+    pub fn law(&self, end_node: EndNodeSessions) -> Law {
+        match (self.posted.report.law, end_node) {
+            (law @ Law::EndNode { .. }, EndNodeSessions::ByTheirLaw) => law.believed(),
+            (Law::EndNode { .. }, EndNodeSessions::ByGrants)
+            | (Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone, _) => Law::Grant,
+        }
+    }
+
+    /// What the agent of `capacity` is told, which shares it out by `law` and whose newest grant
+    /// has the number `newest`. `Awake::No`: its process does not run, so it can use nothing.
+    pub fn report(&self, law: Law, uid: u32, awake: Awake, capacity: Rate, newest: u32) -> Report {
         let party = self.party(uid);
-        let mut report = Report { law: Law::Grant, party, ..self.posted.report };
+        let mut report = Report { law, party, ..self.posted.report };
         report.weight = self.own_weight();
         self.refresh(&mut report, awake, capacity, newest);
         report

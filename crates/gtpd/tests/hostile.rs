@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gtp_alloc::{Rate, Span, Time};
 use gtp_share::{Found, GrantsReader, ReportsWriter};
-use gtpd::{Hub, HubConfig, Who};
+use gtpd::{EndNodeSessions, Hub, HubConfig, Who};
 
 /// A generator that does not repeat soon (xorshift).
 struct Random(u64);
@@ -58,6 +58,7 @@ fn others_keep_their_half_beside_a_user_who_writes_at_random() {
         users: BTreeMap::new(),
         most: BTreeMap::new(),
         least: BTreeMap::new(),
+        end_node: EndNodeSessions::default(),
     };
     let mut hub = Hub::new(start, &config);
     let attach = |hub: &mut Hub, id, uid| {

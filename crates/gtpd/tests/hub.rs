@@ -4,11 +4,13 @@ mod posted;
 
 use std::collections::BTreeMap;
 
+use gtp_alloc::endnode::{CapAtTarget, Params, expected_rates};
 use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_proto::Law;
 use gtp_share::{
     Change, Found, Granted, GrantsReader, Of, Outstanding, Policy, Posted, ReportsWriter, Side,
 };
-use gtpd::{ClientId, Hub, HubConfig, Right, SetError, Who};
+use gtpd::{ClientId, EndNodeSessions, Hub, HubConfig, Right, SetError, Who};
 
 const START: Time = Time::from_nanos(1_000_000_000);
 const INTERVAL: Span = Span::from_millis(20);
@@ -22,6 +24,7 @@ fn config(mbps: u64) -> HubConfig {
         users: BTreeMap::new(),
         most: BTreeMap::new(),
         least: BTreeMap::new(),
+        end_node: EndNodeSessions::default(),
     }
 }
 
@@ -642,4 +645,54 @@ fn of_pages_that_say_to_be_full_a_tick_reads_a_bounded_part() {
     assert!(near(other.total(), 100.0));
     hub.detach(START, 0);
     assert_eq!(look(&mut hub, START + INTERVAL), 2, "there is room again");
+}
+
+/// The thesis's steps, as a session's law.
+const END_NODE: Law = Law::EndNode { alpha: 0.1, beta: 0.2 };
+
+/// Two users' processes with a session each under the end-node law, which moved so many Mbit/s.
+fn under_end_node_law(hub: &mut Hub, side: Side, moved: [u64; 2]) -> [Process; 2] {
+    [0, 1].map(|user| {
+        let mut process = Process::attach(hub, START, user as ClientId, user);
+        process.open(side, 1, 1);
+        let report = &mut process.sessions[0].report;
+        (report.law, report.measured) = (END_NODE, Rate::from_mbps(moved[user as usize]));
+        process.post();
+        process
+    })
+}
+
+#[test]
+fn a_daemon_shares_out_sessions_under_the_end_node_law_by_it_only_where_it_is_told() {
+    for side in [Side::Source, Side::Sink] {
+        let moved = [20, 60].map(Rate::from_mbps);
+        let mut law = [Rate::ZERO; 2];
+        let params = Params { alpha: 0.1, beta: 0.2, cap_at_target: CapAtTarget::Yes };
+        expected_rates(&params, Rate::from_mbps(100), &moved, &mut law);
+        for end_node in [EndNodeSessions::ByTheirLaw, EndNodeSessions::ByGrants] {
+            let mut hub = Hub::new(START, &HubConfig { end_node, ..config(100) });
+            let mut processes = under_end_node_law(&mut hub, side, [20, 60]);
+            hub.wake(START);
+            hub.tick(START, &mut Vec::new());
+            let granted = processes.each_ref().map(|process| process.granted()[0].grant.rate);
+            assert_eq!(granted == law, end_node == EndNodeSessions::ByTheirLaw, "{granted:?}");
+            let mut all: Vec<&mut Process> = processes.iter_mut().collect();
+            run(&mut hub, START + INTERVAL, 400, &mut all, 150.0);
+            for process in &processes {
+                assert!((process.total() - 50.0).abs() < 1.0, "{end_node:?} {side:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_limit_of_a_user_holds_under_the_end_node_law_too() {
+    let most = BTreeMap::from([(0, Rate::from_mbps(10))]);
+    let end_node = EndNodeSessions::ByTheirLaw;
+    let mut hub = Hub::new(START, &HubConfig { end_node, most, ..config(100) });
+    let mut processes = under_end_node_law(&mut hub, Side::Sink, [50, 20]);
+    let mut all: Vec<&mut Process> = processes.iter_mut().collect();
+    run(&mut hub, START, 400, &mut all, 150.0);
+    let [bounded, other] = processes.each_ref().map(Process::total);
+    assert!(bounded <= 10.0 && other > 80.0, "{bounded} {other}");
 }

@@ -2,8 +2,9 @@
  *
  * Each call is as the one of the C library without its prefix, and sets errno as that does; a
  * program that uses stream sockets is ported by putting g_ before socket, bind, listen, accept,
- * connect, send, recv, sendfile, close, shutdown, setsockopt, getsockopt, getsockname, getpeername,
- * poll, select and fcntl. Descriptors are the kernel's: they can stand in any poll or epoll set, and
+ * connect, send, recv, sendto, recvfrom, sendmsg, recvmsg, sendfile, close, shutdown, setsockopt,
+ * getsockopt, getsockname, getpeername, poll, select and fcntl. Addresses and ancillary data of
+ * messages mean nothing to a stream: none is sent, and none comes. Descriptors are the kernel's: they can stand in any poll or epoll set, and
  * read and write work on those that are connected.
  *
  * Link with -lgtp. docs/SOCKETS.md says what a user of these programs needs. */
@@ -28,6 +29,12 @@ int g_accept(int fd, struct sockaddr *address, socklen_t *length);
 int g_connect(int fd, const struct sockaddr *address, socklen_t length);
 ssize_t g_send(int fd, const void *bytes, size_t length, int flags);
 ssize_t g_recv(int fd, void *out, size_t length, int flags);
+ssize_t g_sendto(int fd, const void *bytes, size_t length, int flags, const struct sockaddr *to,
+                 socklen_t to_length);
+ssize_t g_recvfrom(int fd, void *out, size_t length, int flags, struct sockaddr *from,
+                   socklen_t *from_length);
+ssize_t g_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t g_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t g_sendfile(int out, int from, off_t *offset, size_t count);
 int g_close(int fd);
 int g_shutdown(int fd, int how);

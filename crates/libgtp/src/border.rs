@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
 use gtp_stream::Rate;
-use libc::{fd_set, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
+use libc::{fd_set, msghdr, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
 use rustix::net::SocketFlags;
 
 use crate::fault::{Errno, reason};
@@ -410,14 +410,116 @@ pub unsafe extern "C" fn g_recv(
         library.passes(fd)?;
         // SAFETY: as the caller promises.
         let count = counted(unsafe { libc::recv(fd, out, length, flags) })?;
-        if count == 0
-            && length > 0
-            && let Some(errno) = library.find(fd).ok().and_then(|socket| socket.broken())
-        {
-            return Err(errno);
-        }
+        unless_broken(library, fd, count, length > 0)
+    })
+}
+
+/// What was received, unless that is the end of a connection that broke. `takes` says whether there
+/// was room for a byte.
+fn unless_broken(
+    library: &Library,
+    fd: c_int,
+    count: ssize_t,
+    takes: bool,
+) -> Result<ssize_t, Errno> {
+    let is_end = count == 0 && takes;
+    match is_end.then(|| library.find(fd).ok().and_then(|socket| socket.broken())).flatten() {
+        Some(errno) => Err(errno),
+        None => Ok(count),
+    }
+}
+
+/// As `sendto(2)` on a stream socket: a connected one sends to its peer, whatever address stands
+/// there.
+///
+/// # Safety
+/// As `sendto(2)`; the address is not looked at.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn g_sendto(
+    fd: c_int,
+    bytes: *const c_void,
+    length: size_t,
+    flags: c_int,
+    _to: *const sockaddr,
+    _to_length: socklen_t,
+) -> ssize_t {
+    // SAFETY: as the caller promises.
+    unsafe { g_send(fd, bytes, length, flags) }
+}
+
+/// As `recvfrom(2)` on a stream socket: no address is filled in, and its length becomes 0.
+///
+/// # Safety
+/// As `recvfrom(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn g_recvfrom(
+    fd: c_int,
+    out: *mut c_void,
+    length: size_t,
+    flags: c_int,
+    _from: *mut sockaddr,
+    from_length: *mut socklen_t,
+) -> ssize_t {
+    // SAFETY: as the caller promises.
+    let count = unsafe { g_recv(fd, out, length, flags) };
+    if count >= 0 && !from_length.is_null() {
+        // SAFETY: it points to a length, as the caller promises.
+        unsafe { from_length.write(0) };
+    }
+    count
+}
+
+/// As `sendmsg(2)` on a stream socket: its pieces are sent. Address and ancillary data mean nothing
+/// to a connection, so they are left out.
+///
+/// # Safety
+/// As `sendmsg(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn g_sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    call(|| {
+        owner()?.passes(fd)?;
+        // SAFETY: as the caller promises.
+        let message = unsafe { pieces_of(message) }?;
+        // SAFETY: the pieces are the caller's.
+        counted(unsafe { libc::sendmsg(fd, &raw const message, flags) })
+    })
+}
+
+/// As `recvmsg(2)` on a stream socket: its pieces are filled. There is no address and no ancillary
+/// data. A connection that broke is an error and not an end.
+///
+/// # Safety
+/// As `recvmsg(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn g_recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    call(|| {
+        let library = owner()?;
+        library.passes(fd)?;
+        // SAFETY: as the caller promises.
+        let mut pieces = unsafe { pieces_of(message) }?;
+        // SAFETY: the pieces are the caller's, and can be written.
+        let count = counted(unsafe { libc::recvmsg(fd, &raw mut pieces, flags) })?;
+        // SAFETY: the kernel has just read so many pieces there.
+        let takes = (0..pieces.msg_iovlen).any(|n| unsafe { (*pieces.msg_iov.add(n)).iov_len } > 0);
+        let count = unless_broken(library, fd, count, takes)?;
+        // SAFETY: it is no null pointer, as `pieces_of` has seen, and can be written.
+        let told = unsafe { &mut *message };
+        (told.msg_namelen, told.msg_controllen, told.msg_flags) = (0, 0, pieces.msg_flags);
         Ok(count)
     })
+}
+
+/// A message with the same pieces and nothing else.
+///
+/// # Safety
+/// The pointer is null or points to a message.
+unsafe fn pieces_of(message: *const msghdr) -> Result<msghdr, Errno> {
+    // SAFETY: as the caller promises.
+    let said = unsafe { message.as_ref() }.ok_or(Errno(libc::EFAULT))?;
+    // SAFETY: null pointers and zeros are a message without anything.
+    let mut pieces: msghdr = unsafe { std::mem::zeroed() };
+    (pieces.msg_iov, pieces.msg_iovlen) = (said.msg_iov, said.msg_iovlen);
+    Ok(pieces)
 }
 
 /// As `sendfile(2)`.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 20] = [
     "socket",
     "bind",
     "listen",
@@ -16,6 +16,10 @@ const CALLS: [&str; 16] = [
     "connect",
     "send",
     "recv",
+    "sendto",
+    "recvfrom",
+    "sendmsg",
+    "recvmsg",
     "close",
     "shutdown",
     "setsockopt",
@@ -124,7 +128,7 @@ impl World {
     }
 }
 
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Gtp {
     Linked,
     Absent,
@@ -155,6 +159,28 @@ fn a_program_of_plain_sockets_speaks_gtp_once_its_calls_have_a_prefix() {
         let program = world.compile("ported", &ported(&plain), Gtp::Linked);
         echo(world, &program, &[]);
         echo(world, &program, &["later"]);
+    });
+}
+
+#[test]
+fn messages_of_several_pieces_are_as_over_tcp_and_ancillary_data_do_not_travel() {
+    World::each(|world| {
+        let [tcp, gtp] = [Gtp::Absent, Gtp::Linked].map(|gtp| {
+            let of = |name: &str| source(&format!("tests/{name}.c"));
+            let compile = |name: &str| match gtp {
+                Gtp::Linked => world.compile(&format!("ported-{name}"), &ported(&of(name)), gtp),
+                Gtp::Absent => world.compile(&format!("plain-{name}"), &of(name), gtp),
+            };
+            let (echo, messages) = (compile("echo"), compile("messages"));
+            let (mut server, port) = world.server(&echo);
+            let out = world.command(&messages, "client").arg(&port).output().unwrap();
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            assert!(server.wait().unwrap().success());
+            String::from_utf8(out.stdout).unwrap()
+        });
+        assert_eq!(tcp, gtp);
+        assert!(gtp.contains("came 7: one two, control 0"), "{gtp}");
+        assert!(gtp.contains("came 5: three, address 0"), "{gtp}");
     });
 }
 

@@ -99,11 +99,8 @@ impl Copy<'_> {
         let order = Order::new(to.host(), ready.key, (addresses, ready.port));
         let order = Order { path: place.path.clone(), beneath, detour, ..order };
         let mut order = order.with_terms(&self.args.transfer);
-        if order.omit_unknown(version) {
-            aside(format_args!(
-                "gtp: {from}: gtp there is too old for --path-flows and --no-path-bound; the data \
-                 count as one TCP flow on the path"
-            ));
+        for omitted in order.omit_unknown(version) {
+            aside(format_args!("gtp: {from}: gtp there is too old for {omitted}"));
         }
         let order = Say::send(order);
         Ok((order.map_err(|failure| failure.about(to))?, shown))

@@ -353,6 +353,8 @@ pub enum Ability {
     Bundle,
     /// It sends with the use of the path that it is told.
     PathUse,
+    /// It sends with the steps of the end-node law that it is told.
+    Steps,
 }
 
 impl Ability {
@@ -365,6 +367,7 @@ impl Ability {
             Ability::Watch => "watch",
             Ability::Bundle => "bundle",
             Ability::PathUse => "path",
+            Ability::Steps => "steps",
         }
     }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hello::{Ability, as_text};
 use super::tunnel::CONTENT_MOST;
-use crate::args::{self, Control, TransferArgs};
+use crate::args::{self, Control, StepArgs, TransferArgs};
 use crate::verbs::transfer::{Options, law, udp};
 use crate::words;
 
@@ -53,6 +53,9 @@ pub struct Order {
     /// The control law, as it is called on the command line, and its rate in bit/s.
     pub control: String,
     pub rate: Option<u64>,
+    /// The steps of the end-node law, alpha and beta, if they are not the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<(Option<f64>, Option<f64>)>,
     /// The weight against other sessions.
     pub weight: f64,
     /// The most that the session may send, in bit/s.
@@ -161,6 +164,7 @@ impl Order {
             detour: String::new(),
             control: named(&Control::Grant),
             rate: None,
+            steps: None,
             weight: 1.0,
             max_rate: None,
             patience_ms: 60_000,
@@ -173,6 +177,8 @@ impl Order {
     pub fn with_terms(mut self, terms: &TransferArgs) -> Order {
         self.control = named(&terms.control);
         self.rate = terms.rate.map(|rate| rate.as_bps());
+        let StepArgs { alpha, beta } = terms.steps;
+        self.steps = Some((alpha, beta)).filter(|_| !terms.steps.is_empty());
         self.weight = terms.weight;
         self.max_rate = terms.max_rate.map(|rate| rate.as_bps());
         self.patience_ms = u64::try_from(terms.retry_for.as_millis()).unwrap_or(u64::MAX);
@@ -181,15 +187,20 @@ impl Order {
         self
     }
 
-    /// Removes how the path is to be used if a far end of this release does not know that field.
-    /// The session then counts as one flow, which never takes more of the path. Returns whether it
-    /// removed it.
-    pub fn omit_unknown(&mut self, version: &str) -> bool {
-        let is_known = self.path_use.is_none() || Ability::PathUse.is_of(version);
-        if !is_known {
-            self.path_use = None;
+    /// Removes the terms that a far end of this release does not know, which would refuse all
+    /// of the order. Returns, for each of them, what holds instead, for people: the session counts as one
+    /// flow, or the end-node law has its usual steps.
+    pub fn omit_unknown(&mut self, version: &str) -> Vec<&'static str> {
+        let mut omitted = Vec::new();
+        if !Ability::PathUse.is_of(version) && self.path_use.take().is_some() {
+            omitted.push(
+                "--path-flows and --no-path-bound; the data count as one TCP flow on the path",
+            );
         }
-        !is_known
+        if !Ability::Steps.is_of(version) && self.steps.take().is_some() {
+            omitted.push("--alpha and --beta; the law has its usual steps");
+        }
+        omitted
     }
 
     /// Puts the terms into a description.
@@ -200,7 +211,9 @@ impl Order {
         let unknown = |_: String| Failure::new(FailureKind::Usage, "the near end asks nonsense");
         let control = Control::from_str(&self.control, false).map_err(unknown)?;
         let udp_used = args::Udp::from_str(&self.udp, false).map_err(unknown)?;
-        let law: Law = law(control, self.rate.map(Rate::from_bps))?;
+        let (alpha, beta) = self.steps.unwrap_or_default();
+        let steps = StepArgs { alpha, beta };
+        let law: Law = law(control, self.rate.map(Rate::from_bps), steps)?;
         let udp: Udp = udp(udp_used);
         let put = Options::control(put, law).weight(self.weight.clamp(0.001, 1000.0));
         let put = Options::path(put, PathUse::of_code(self.path_use));
@@ -502,25 +515,42 @@ mod tests {
     }
 
     #[test]
-    fn a_far_end_that_knows_no_use_of_the_path_is_told_of_none() {
+    fn a_far_end_is_told_only_the_terms_that_it_knows() {
         let order = || Order {
             path_use: Some(4),
+            steps: Some((Some(0.3), None)),
             ..Order::new("b", Identity::generate().fingerprint(), (Vec::new(), 1))
         };
-        let older = with_abilities("0.1.0", &[Ability::Bare]);
-        for (version, is_known) in [
-            (with_abilities("0.1.0", &[Ability::PathUse]), true),
-            ("0.1.0".into(), false),
-            (older, false),
+        let with = |abilities: &[Ability]| with_abilities("0.1.0", abilities);
+        for (version, path_use, steps) in [
+            (with(&[Ability::PathUse, Ability::Steps]), true, true),
+            (with(&[Ability::PathUse]), true, false),
+            (with(&[Ability::Bare]), false, false),
+            ("0.1.0".into(), false, false),
         ] {
             let mut order = order();
-            assert_eq!(order.omit_unknown(&version), !is_known, "{version}");
+            let omitted = order.omit_unknown(&version).len();
+            assert_eq!(omitted, usize::from(!path_use) + usize::from(!steps), "{version}");
             // It refuses a field that it does not know.
             let said = String::from_utf8(Say::send(order).unwrap().encode()).unwrap();
-            assert_eq!(said.contains("path_use"), is_known, "{version}: {said}");
+            assert_eq!(said.contains("path_use"), path_use, "{version}: {said}");
+            assert_eq!(said.contains("steps"), steps, "{version}: {said}");
         }
-        let mut plain = Order { path_use: None, ..order() };
-        assert!(!plain.omit_unknown("0.1.0"));
+        let mut plain = Order { path_use: None, steps: None, ..order() };
+        assert!(plain.omit_unknown("0.1.0").is_empty());
+    }
+
+    #[test]
+    fn steps_come_back_with_their_order_and_only_for_the_end_node_law() {
+        let key = Identity::generate().fingerprint();
+        let steps = Some((Some(0.3), None));
+        let order = Order { steps, ..Order::new("b", key, (Vec::new(), 1)) };
+        let put = || Put::new(["x"], URL.parse().unwrap());
+        assert!(order.apply(put()).is_err(), "grant has no steps");
+        let order = Order { control: "endnode".into(), ..order };
+        assert!(order.apply(put()).is_ok());
+        let said = Say::Send(Box::new(order));
+        assert_eq!(Say::decode(&said.encode()), Some(said));
     }
 
     #[test]

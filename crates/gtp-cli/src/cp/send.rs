@@ -32,7 +32,7 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let sources = to_send(&home(), paths)?;
     let identity = Identity::generate();
-    let version = with_abilities(env!("CARGO_PKG_VERSION"), &[Ability::PathUse]);
+    let version = with_abilities(env!("CARGO_PKG_VERSION"), &[Ability::PathUse, Ability::Steps]);
     let key = identity.fingerprint();
     let here = host(&args.host).identity(identity).start()?;
     say(&Answer::Sends(Sends { version, key }))?;

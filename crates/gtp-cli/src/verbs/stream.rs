@@ -15,7 +15,7 @@ use gtp::{
 
 use super::frames::{Paced, Watched};
 use super::serve::{missing_list, say_missing};
-use super::transfer::{agreed, udp};
+use super::transfer::{agreed, check_no_steps, udp};
 use super::unhurried::Unhurried;
 use crate::args::{Agreed, StreamArgs, StreamControl, Way};
 use crate::output::{Data, aside};
@@ -173,9 +173,12 @@ fn local(error: io::Error) -> Failure {
 /// The control law that a caller asks for.
 fn law(args: &StreamArgs) -> Result<Law, Failure> {
     let usage = |text| Failure::new(FailureKind::Usage, text);
+    if args.control != StreamControl::Endnode {
+        check_no_steps(args.steps)?;
+    }
     match args.control {
         StreamControl::Grant => Ok(agreed(Agreed::Grant)),
-        StreamControl::Endnode => Ok(agreed(Agreed::Endnode)),
+        StreamControl::Endnode => Ok(args.steps.law()),
         StreamControl::Lambdastream => {
             let link = args.link.ok_or_else(|| {
                 usage("--control lambdastream needs the rate of the link: --link RATE")

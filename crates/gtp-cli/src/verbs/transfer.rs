@@ -11,7 +11,7 @@ use gtp::{
     Failure, FailureKind, Fingerprint, Get, Host, Law, Outcome, PathUse, Put, Rate, Transfer, Udp,
 };
 
-use crate::args::{self, Agreed, Control, TransferArgs};
+use crate::args::{self, Agreed, Control, StepArgs, TransferArgs};
 use crate::show::Shower;
 use crate::signals::Signals;
 
@@ -19,22 +19,25 @@ use crate::signals::Signals;
 pub fn agreed(control: Agreed) -> Law {
     match control {
         Agreed::Grant => Law::Grant,
-        Agreed::Endnode => Law::EndNode { alpha: ALPHA, beta: BETA },
+        Agreed::Endnode => StepArgs::default().law(),
     }
 }
 
 /// The library's name of the control law that the options ask for, with its rate where it needs
 /// one.
 pub fn control(args: &TransferArgs) -> Result<Law, Failure> {
-    law(args.control, args.rate)
+    law(args.control, args.rate, args.steps)
 }
 
-/// The library's name of a control law, with its rate where it needs one.
+/// The library's name of a control law, with its rate or its steps where it needs them.
 ///
 /// # Errors
-/// [`FailureKind::Usage`] if the rate is missing, or the law takes none.
-pub fn law(control: Control, rate: Option<Rate>) -> Result<Law, Failure> {
+/// [`FailureKind::Usage`] if the rate is missing, or the law takes no rate or no steps.
+pub fn law(control: Control, rate: Option<Rate>, steps: StepArgs) -> Result<Law, Failure> {
     let usage = |text: &str| Failure::new(FailureKind::Usage, text);
+    if control != Control::Endnode {
+        check_no_steps(steps)?;
+    }
     let rateless = |law| match rate {
         None => Ok(law),
         Some(_) => Err(usage(
@@ -45,12 +48,23 @@ pub fn law(control: Control, rate: Option<Rate>) -> Result<Law, Failure> {
         || rate.ok_or_else(|| usage("--control rbudp, sabul and tsunami need a rate: --rate RATE"));
     match control {
         Control::Grant => rateless(agreed(Agreed::Grant)),
-        Control::Endnode => rateless(agreed(Agreed::Endnode)),
+        Control::Endnode => rateless(steps.law()),
         Control::Gtp2004 => rateless(Law::Gtp2004),
         Control::Rbudp => Ok(Law::Rbudp(rate()?)),
         Control::Sabul => Ok(Law::Sabul(rate()?)),
         Control::Tsunami => Ok(Law::Tsunami(rate()?)),
     }
+}
+
+/// Checks that a law without steps is given none.
+///
+/// # Errors
+/// [`FailureKind::Usage`] if there are some.
+pub fn check_no_steps(steps: StepArgs) -> Result<(), Failure> {
+    if steps.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(FailureKind::Usage, "--alpha and --beta are for --control endnode"))
 }
 
 /// The library's name of whether data go by UDP.
@@ -321,10 +335,6 @@ impl Ends {
     }
 }
 
-/// The thesis's parameters (its section IX.2).
-const ALPHA: f64 = 0.1;
-const BETA: f64 = 0.2;
-
 /// Time between two looks at a transfer's numbers.
 pub const LOOK_SPAN: Duration = Duration::from_millis(100);
 
@@ -338,6 +348,16 @@ mod tests {
             ends.count(Failure::new(*kind, "it failed"));
         }
         ends
+    }
+
+    #[test]
+    fn the_end_node_law_has_the_steps_that_are_given_and_the_theses_otherwise() {
+        let of = |steps| law(Control::Endnode, None, steps).unwrap();
+        let (alpha, beta) = (Some(0.3), Some(0.4));
+        assert_eq!(of(StepArgs { alpha, beta }), Law::EndNode { alpha: 0.3, beta: 0.4 });
+        assert_eq!(of(StepArgs { alpha, beta: None }), Law::EndNode { alpha: 0.3, beta: 0.2 });
+        assert_eq!(of(StepArgs::default()), Law::EndNode { alpha: 0.1, beta: 0.2 });
+        assert!(law(Control::Grant, None, StepArgs { alpha, beta: None }).is_err());
     }
 
     #[test]

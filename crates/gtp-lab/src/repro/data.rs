@@ -4,7 +4,7 @@
 //! what is no number, is text there. Nothing is decided here.
 
 use super::entry::Whose;
-use super::report::count;
+use super::report::{VERDICTS, count, summary};
 use super::verdict::{Difference, Finding, Judged, Verdict};
 use serde::Serialize;
 use serde_json::Value;
@@ -79,6 +79,76 @@ struct CheckRow<'a> {
     differs: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unexplained: Option<&'a str>,
+}
+
+/// One entry as a line for programs.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    /// The verdict, with hyphens in place of spaces.
+    status: String,
+    /// What the paper states.
+    paper: &'a str,
+    /// What was found, a check each; evidence for causes is left out.
+    measured: Vec<Measured<'a>>,
+    /// Why it is so: of a difference its cause, of a failure what was wanted.
+    reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    real: Option<RealLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct Measured<'a> {
+    says: &'a str,
+    found: &'a str,
+    criterion: &'a str,
+    holds: bool,
+}
+
+/// What was found for real, as a part of a line.
+#[derive(Serialize)]
+struct RealLine<'a> {
+    status: String,
+    measured: Vec<Measured<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    date: Option<&'a str>,
+}
+
+/// An entry as one line of JSON.
+pub fn line(one: &Judged) -> String {
+    let real = one.real.as_ref().map(|real| RealLine {
+        status: status(real.verdict),
+        measured: measured(&real.findings),
+        date: real.from.as_ref().map(|from| &*from.date),
+    });
+    let (id, paper, reason) = (&*one.entry.id, &*one.entry.claim, summary(one));
+    let (status, measured) = (status(one.verdict), measured(&one.findings));
+    text(&Line { id, status, paper, measured, reason, real })
+}
+
+/// The number of entries by status, as one line of JSON.
+pub fn totals_line(judged: &[Judged]) -> String {
+    let counts = VERDICTS.map(|verdict| (status(verdict), count(judged, verdict)));
+    text(&serde_json::json!({ "summary": BTreeMap::from(counts) }))
+}
+
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("strings, numbers and lists have a form in JSON")
+}
+
+fn status(verdict: Verdict) -> String {
+    verdict.word().replace(' ', "-")
+}
+
+fn measured(findings: &[Finding]) -> Vec<Measured<'_>> {
+    let judged = findings.iter().filter(|finding| finding.whose != Whose::Cause);
+    let of = judged.map(|Finding { says, found, wanted, holds, .. }| Measured {
+        says,
+        found,
+        criterion: wanted,
+        holds: *holds,
+    });
+    of.collect()
 }
 
 /// The report as a value for JSON.
@@ -237,6 +307,29 @@ mod tests {
         assert_eq!(quantities["x"][0], "inf");
         assert_eq!(quantities["y"][0], 2.123456789);
         assert!(quantities_csv(&judged).ends_with("one,x,0,inf\none,y,0,2.123456789\n"));
+    }
+
+    #[test]
+    fn a_line_says_what_was_found_of_which_claim_and_the_last_one_counts() {
+        let judged = judged();
+        let read = |text: &str| serde_json::from_str::<Value>(text).expect("a value");
+        let of = |one: &Judged| {
+            let line = line(one);
+            assert!(!line.contains('\n'));
+            read(&line)
+        };
+        let [one, two] = [of(&judged[0]), of(&judged[1])];
+        assert_eq!((&one["id"], &one["status"]), (&"one".into(), &"pass".into()));
+        assert_eq!(one["paper"], "a \"b\", c");
+        assert_eq!(one["measured"][0]["says"], "one, two");
+        assert_eq!(one["measured"][0]["holds"], true);
+        assert_eq!((&two["status"], &two["reason"]), (&"waiting".into(), &"for TCP".into()));
+        let totals = read(&totals_line(&judged));
+        assert_eq!(
+            (&totals["summary"]["pass"], &totals["summary"]["waiting"]),
+            (&1.into(), &1.into())
+        );
+        assert_eq!(totals["summary"]["by-construction"], 0);
     }
 
     #[test]

@@ -80,6 +80,9 @@ pub struct Repro {
     /// independent of the round-trip time
     #[arg(long, conflicts_with_all = ["ids", "list"])]
     summary: bool,
+    /// Print a line of JSON for each entry, and one with the number of each status
+    #[arg(long, conflicts_with_all = ["list", "summary"])]
+    json: bool,
     /// Write the report (HTML page, SVG figures, JSON, CSV) into this folder
     #[arg(long)]
     out: Option<PathBuf>,
@@ -104,11 +107,17 @@ pub fn run(arguments: &Repro) -> Result<(), Refusal> {
         verbs::make(folder)?;
     }
     let threads = arguments.threads.unwrap_or_else(pool::cores);
-    let judged = judge_all(entries, threads, |one| gtp_lab::say!("{}", report::line(one)));
-    gtp_lab::say!("{}", report::totals(&judged));
+    let line = if arguments.json { data::line } else { report::line };
+    let judged = judge_all(entries, threads, |one| gtp_lab::say!("{}", line(one)));
+    let totals = if arguments.json { data::totals_line } else { report::totals };
+    gtp_lab::say!("{}", totals(&judged));
     if let Some(folder) = &arguments.out {
         let page = compose(&judged, &chapters, arguments.ids.is_empty())?;
         write(&judged, &page, &arguments.paper, folder)?;
+        if !arguments.json {
+            let page = folder.join(format!("{}.html", arguments.paper));
+            gtp_lab::say!("report: {}", page.display());
+        }
     }
     match judged.iter().filter(|one| one.failed()).count() {
         0 => Ok(()),
@@ -211,7 +220,6 @@ fn write(judged: &[Judged], page: &Page, paper: &str, folder: &Path) -> Result<(
     for (ending, text) in files {
         std::fs::write(folder.join(format!("{paper}{ending}")), text).map_err(failed)?;
     }
-    gtp_lab::say!("report: {}", folder.join(format!("{paper}.html")).display());
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::series::{Cell, Page, Part, Table, Tile, Tone};
 use gtp_lab::stored::Stored;
 
 /// Every verdict, in the order in which they are counted.
-const ALL: [Verdict; 7] = [
+pub const VERDICTS: [Verdict; 7] = [
     Verdict::Pass,
     Verdict::ByConstruction,
     Verdict::Differs,
@@ -35,7 +35,7 @@ pub fn line(one: &Judged) -> String {
 }
 
 /// What matters most about an entry, in one line.
-fn summary(one: &Judged) -> String {
+pub fn summary(one: &Judged) -> String {
     if let Some(error) = &one.error {
         return error.clone();
     }
@@ -60,7 +60,7 @@ fn summary(one: &Judged) -> String {
 
 /// The numbers of each verdict in one line.
 pub fn totals(judged: &[Judged]) -> String {
-    let each = ALL.map(|verdict| format!("{} {}", count(judged, verdict), verdict.word()));
+    let each = VERDICTS.map(|verdict| format!("{} {}", count(judged, verdict), verdict.word()));
     let of_real = real_totals(judged).map(|text| format!("; {text}")).unwrap_or_default();
     format!("{}: {}{of_real}", gtp_text::count(judged.len() as u64, "entry"), each.join(", "))
 }
@@ -70,7 +70,7 @@ fn real_totals(judged: &[Judged]) -> Option<String> {
     let of_real = judged.iter().filter(|one| one.entry.real.is_some()).count();
     let run: Vec<Verdict> =
         judged.iter().filter_map(|one| Some(one.real.as_ref()?.verdict)).collect();
-    let each = ALL.into_iter().filter_map(|verdict| {
+    let each = VERDICTS.into_iter().filter_map(|verdict| {
         let found = run.iter().filter(|&&one| one == verdict).count();
         (found > 0).then(|| format!("{found} {}, ", verdict.word()))
     });
@@ -121,7 +121,7 @@ fn tiles(judged: &[&Judged]) -> Vec<Tile> {
             text: verdict.word().to_owned(),
         }
     };
-    ALL.map(tile).into()
+    VERDICTS.map(tile).into()
 }
 
 /// The report of several papers as one page, a chapter each.

@@ -23,6 +23,7 @@ pub(super) fn config() -> DaemonConfig {
             users: BTreeMap::new(),
             most: BTreeMap::new(),
             least: BTreeMap::new(),
+            end_node: crate::EndNodeSessions::default(),
         },
         idle_end: None,
         metrics: None,
