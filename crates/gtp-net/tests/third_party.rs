@@ -54,6 +54,8 @@ impl Site {
         let admission = Admission::File { path: list, strangers: Strangers::Refused };
         let config = ServeConfig {
             writing: Writing::Allowed,
+            // Slow enough to be stopped in the midst.
+            max_rate: gtp_alloc::Rate::from_mbps(200),
             third_party: ranges.iter().map(|range| range.parse::<Reach>().unwrap()).collect(),
             ..ServeConfig::new(export, "127.0.0.1:0".parse().unwrap(), admission)
         };
@@ -342,8 +344,7 @@ async fn an_order_that_is_dropped_ends_the_fetch_and_the_next_one_goes_on() {
     let all: Vec<u8> = (0..40).flat_map(content).collect();
     std::fs::write(world.source.path("a"), &all).unwrap();
     let endpoint = Endpoint::new(host(), world.client.clone(), None);
-    let mut terms = Terms::new(HostTrust::Pinned(vec![world.sink.key()]));
-    terms.max_rate = gtp_alloc::Rate::from_mbps(100);
+    let terms = Terms::new(HostTrust::Pinned(vec![world.sink.key()]));
     let sources = vec![(world.source.url("a"), world.source.key())];
     let sink = world.sink.url("new");
     let request = OrderRequest { sink, sources: sources.clone(), terms };
