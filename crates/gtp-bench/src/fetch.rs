@@ -132,6 +132,7 @@ async fn line(
         client_session,
         interval_us: None,
         path: None,
+        ticket: None,
     };
     let opened = channel.open(open).await?;
     let suite = Suite::from_code(opened.suite).ok_or_else(|| other("an unknown cipher"))?;

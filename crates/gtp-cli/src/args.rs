@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use gtp::{Exports, Fingerprint, Law, PathUse, Rate, Url, Value};
+use gtp::{Exports, Fingerprint, Law, PathUse, Rate, Reach, Url, Value};
 
 use crate::bench::BenchArgs;
 use crate::candidates::CandidatesArgs;
@@ -27,6 +27,7 @@ use crate::doctor::DoctorArgs;
 use crate::hosts::Mirrors;
 use crate::keys::KeysArgs;
 use crate::log::LogFormat;
+use crate::plan::PlanArgs;
 use crate::run::{PumpCommand, RunArgs};
 use crate::ssh::SshArgs;
 use crate::sync::SyncArgs;
@@ -65,6 +66,10 @@ pub enum Verb {
     /// Copy to or from where ssh logs in, or between two such hosts, with nothing set up there
     #[command(override_usage = "gtp cp [OPTIONS] <SRC>... <DST>")]
     Cp(CpArgs),
+    /// Move objects between servers as a file says: many to many, and nothing through this host
+    #[command(after_help = "A plan that has a fault is refused whole, with exit code 2 and every \
+                            fault. docs/PLAN.md describes the file.")]
+    Plan(PlanArgs),
     /// Make a directory like another one, here or there: only what differs travels
     #[command(override_usage = "gtp sync [OPTIONS] <SRC> <DST>")]
     Sync(Box<SyncArgs>),
@@ -397,6 +402,11 @@ pub struct ServeArgs {
     /// opened again on a hangup
     #[arg(long, value_name = "FILE", env = "GTP_AUDIT", value_hint = ValueHint::FilePath)]
     pub audit: Option<PathBuf>,
+    /// Fetch from other servers for clients that may write and ask for it (gtp plan), but only at
+    /// these addresses: a range such as 10.1.0.0/16 or 192.0.2.7:4811, port 4810 if none is named.
+    /// May be repeated
+    #[arg(long, value_name = "RANGE", env = "GTP_THIRD_PARTY", value_delimiter = ',')]
+    pub third_party: Vec<Reach>,
     /// One JSON object a line on standard output; the first says address and fingerprint
     #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,

@@ -24,6 +24,7 @@ mod manager;
 mod output;
 mod patient;
 mod plain_log;
+mod plan;
 mod refused;
 mod run;
 mod shell;

@@ -78,6 +78,8 @@ pub const NAMES: &[&str] = &[
     "churn",
     "crowd",
     "neighbours",
+    "plan",
+    "one-to-five",
 ];
 
 /// Runs one case once; returns its rows.
@@ -109,6 +111,8 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "sockets" => crate::sockets::run(tools),
         "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
         "daemon-lives" => Ok(vec![crate::lives::run(tools)?]),
+        "plan" => crate::plans::run(tools),
+        "one-to-five" => Ok(vec![crate::sinks::run(tools)?]),
         "churn" => Ok(vec![crate::churn::run(tools)?]),
         "crowd" => crate::crowd::run(tools),
         name if name.starts_with("neighbours") => crate::neighbours::run(name, tools),

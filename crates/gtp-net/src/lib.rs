@@ -13,5 +13,6 @@ pub mod identity;
 pub mod messages;
 pub mod server;
 pub mod stream;
+pub mod ticket;
 pub mod tls;
 pub mod trust;

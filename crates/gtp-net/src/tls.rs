@@ -32,9 +32,10 @@ pub const ALPN: &[u8] = b"gtp/1";
 
 /// DER of a SubjectPublicKeyInfo with an Ed25519 key, up to the key's 32 bytes (RFC 8410). No
 /// other form is taken, so that a key has one fingerprint only.
-const ED25519_SPKI_HEAD: [u8; 12] =
+pub(crate) const ED25519_SPKI_HEAD: [u8; 12] =
     [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00];
-const ED25519_KEY_LEN: usize = 32;
+/// Bytes of an Ed25519 key.
+pub(crate) const ED25519_KEY_LEN: usize = 32;
 
 /// TLS of a server with this identity.
 pub fn server_config(identity: &Identity) -> Arc<ServerConfig> {

@@ -6,9 +6,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_net::client::{Detour, Endpoint, Listed, Listing, Terms, Url};
+use gtp_net::client::{Detour, Endpoint, Listed, Listing, Terms, Url, Weight};
 use gtp_net::engine::{self, HostConfig, Missed, Sharing, Stands, StartError};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity, IdentityError, NoConfigDir, config_dir};
@@ -136,6 +137,22 @@ impl Host {
         let trust = Trust { pinned: fingerprints.to_vec(), accept_new };
         let terms = Terms::new(trust.load(self.config_dir())?);
         gtp_net::client::list(&self.endpoint, url, &terms).await
+    }
+
+    /// Asks a server with this key what the object at an address weighs. It waits as long for a
+    /// silent server as `patience` says.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn weigh(
+        &self,
+        url: &Url,
+        key: Fingerprint,
+        patience: Duration,
+    ) -> Result<Weight, Failure> {
+        let trust = Trust { pinned: vec![key], accept_new: AcceptNew::No };
+        let terms = Terms { patience, ..Terms::new(trust.load(self.config_dir())?) };
+        gtp_net::client::weigh(&self.endpoint, url, &terms).await
     }
 
     /// Lists as [`Host::list`] does, and hands each part on as it comes: nothing is kept. Returns

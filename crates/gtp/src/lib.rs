@@ -43,6 +43,7 @@ pub mod copy;
 pub mod examine;
 mod get;
 mod host;
+mod order;
 mod put;
 mod server;
 mod stream;
@@ -52,6 +53,7 @@ mod trust;
 
 pub use get::Get;
 pub use host::{AcceptNew, Host, HostBuilder};
+pub use order::Order;
 pub use put::Put;
 pub use server::{RunningServer, Server};
 pub use stream::{Connect, Listen, Listening};
@@ -61,17 +63,17 @@ pub use gtp_alloc::{Bucket, Bytes, Rate, Span, Time};
 pub use gtp_laws::frames;
 pub use gtp_net::client::{
     BadUrl, DEFAULT_PORT, Detour, Event, Listed, Listing, Outcome, PATIENCE, Progress, SINKS_MOST,
-    SharedPaths, SourceShare, Survey, Udp, Url,
+    SharedPaths, SourceShare, Survey, Udp, Url, Weight, wire_bytes,
 };
 pub use gtp_net::engine::{Bond, Sharing, Stands, Way, default_capacity, default_engines};
 pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy, PathUse, WEIGHT_LOW};
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
-pub use gtp_net::messages::Reason;
+pub use gtp_net::messages::{FETCH_SOURCES_MAX, Reason};
 pub use gtp_net::server::{
-    Asked, Asker, BadExports, Change, Confines, EXPORTS_MOST, ExportRule, Exports, GROUPS_MOST,
-    GroupRule, KEYS_OF_GROUP_MOST, Limits, Moved, Pace, Pulse, Quota, Request, Room, Running,
-    ServerEvent, SessionId, Sessions, Sockets, Visibility, Visit, Voucher, Who, Whose, WhyRefused,
-    questions,
+    Asked, Asker, BadExports, BadReach, Change, Confines, EXPORTS_MOST, ExportRule, Exports,
+    GROUPS_MOST, GroupRule, KEYS_OF_GROUP_MOST, Limits, Moved, Pace, Pulse, Quota, Reach, Request,
+    Room, Running, ServerEvent, SessionId, Sessions, Sockets, Visibility, Visit, Voucher, Who,
+    Whose, WhyRefused, questions,
 };
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,

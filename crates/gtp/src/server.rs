@@ -13,7 +13,7 @@ use gtp_net::flows::{Alone, Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
 use gtp_net::server::Server as Listening;
 use gtp_net::server::{
-    Admission, BadExports, Changes, Confines, EVENTS, Exports, Limits, Offer, Offers, Pulse,
+    Admission, BadExports, Changes, Confines, EVENTS, Exports, Limits, Offer, Offers, Pulse, Reach,
     ServeConfig, ServerEvent, Sessions, Sockets, Terms, Voucher, Writing,
 };
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
@@ -48,6 +48,7 @@ pub struct Server {
     chosen: Option<Arc<Chosen>>,
     old_versions: Option<Arc<Replica>>,
     data_from: Option<IpAddr>,
+    third_party: Vec<Reach>,
 }
 
 impl Server {
@@ -80,6 +81,7 @@ impl Server {
             chosen: None,
             old_versions: None,
             data_from: None,
+            third_party: Vec::new(),
         }
     }
 
@@ -151,6 +153,13 @@ impl Server {
     /// come from this address: something here, such as ssh, passes the connection on.
     pub fn data_from(mut self, address: IpAddr) -> Server {
         self.data_from = Some(address);
+        self
+    }
+
+    /// Fetches for clients that may write, if they ask for it ([`crate::Order`]), from servers at
+    /// addresses within this range; may be called several times. Without it nothing is fetched.
+    pub fn third_party(mut self, range: Reach) -> Server {
+        self.third_party.push(range);
         self
     }
 
@@ -254,6 +263,7 @@ impl Server {
             chosen: self.chosen,
             old_versions: self.old_versions,
             data_from: self.data_from,
+            third_party: self.third_party,
         };
         let (events_in, events) = mpsc::channel(EVENTS);
         let (engine, identity) = (host.endpoint.host().clone(), host.endpoint.identity());

@@ -187,9 +187,9 @@ impl Order {
         self
     }
 
-    /// Removes the terms that a far end of this release does not know, which would refuse all
-    /// of the order. Returns, for each of them, what holds instead, for people: the session counts as one
-    /// flow, or the end-node law has its usual steps.
+    /// Removes the terms that a far end of this release does not know, which would refuse all of
+    /// the order. Returns, for each of them, what holds instead, for people: the session counts as
+    /// one flow, or the end-node law has its usual steps.
     pub fn omit_unknown(&mut self, version: &str) -> Vec<&'static str> {
         let mut omitted = Vec::new();
         if !Ability::PathUse.is_of(version) && self.path_use.take().is_some() {

@@ -127,6 +127,7 @@ impl<'a> Names<'a> {
             | Verb::Config(_)
             | Verb::Candidates(_)
             | Verb::Completions { .. }
+            | Verb::Plan(_)
             | Verb::Man { .. } => None,
         }
     }

@@ -98,7 +98,7 @@ pub struct Sinks {
     pub done: usize,
     pub failed: usize,
     /// The one that will be done last, as it looks: its address, the part that it has from 0 to 1,
-    /// its rate and what limits that.
+    /// its rate and what limits that, which is empty where only others know it.
     pub slowest: Option<(String, f64, Rate, &'static str)>,
 }
 
@@ -114,11 +114,12 @@ pub fn sinks_line(sinks: &Sinks, columns: usize) -> String {
     };
     let percent = format!("{:.0} %", 100.0 * part.clamp(0.0, 1.0));
     let rate = say_rate(*rate);
+    let by = if by.is_empty() { String::new() } else { format!(", limited by {by}") };
     let short = url.strip_prefix("gtp://").unwrap_or(url);
     let host = short.split('/').next().unwrap_or(short);
     let forms = [
-        format!("{whole}; slowest {url}: {percent}, {rate}, limited by {by}"),
-        format!("{whole}; slowest {host}: {percent}, {rate}, limited by {by}"),
+        format!("{whole}; slowest {url}: {percent}, {rate}{by}"),
+        format!("{whole}; slowest {host}: {percent}, {rate}{by}"),
         format!("{whole}; slowest {host}: {percent}, {rate}"),
         format!("{whole}; slowest {percent}"),
         whole,

@@ -8,6 +8,7 @@ mod fit;
 pub mod json;
 mod limits;
 mod lines;
+pub mod plan;
 pub mod several;
 mod trace;
 
@@ -46,9 +47,14 @@ enum People {
 impl People {
     /// As the options want it.
     fn of(args: &TransferArgs) -> People {
+        People::when(args.progress, args.json)
+    }
+
+    /// When progress is to be shown; with JSON lines only if that is asked for.
+    fn when(progress: When, json: bool) -> People {
         let terminal = std::io::stderr().is_terminal();
-        match args.progress {
-            When::Auto if terminal && !args.json => People::Bars(Box::new(Bars::new())),
+        match progress {
+            When::Auto if terminal && !json => People::Bars(Box::new(Bars::new())),
             When::Always if terminal => People::Bars(Box::new(Bars::new())),
             When::Always => People::Lines(Lines::default()),
             When::Auto | When::Never => People::Quiet,

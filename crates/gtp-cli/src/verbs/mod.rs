@@ -39,6 +39,7 @@ pub fn run(verb: Verb) -> ExitCode {
                 | Verb::Put(crate::args::PutArgs { transfer: TransferArgs { json: true, .. }, .. })
                 | Verb::Cp(crate::cp::CpArgs { transfer: TransferArgs { json: true, .. }, .. })
                 | Verb::Ls(crate::args::LsArgs { json: true, .. })
+                | Verb::Plan(crate::plan::PlanArgs { json: true, .. })
         );
     let is_service = matches!(verb, Verb::Serve(_));
     // What is started gets the limit that this process was started with: programs may use
@@ -71,6 +72,7 @@ fn check_descriptors(verb: &Verb) -> Result<(), Failure> {
             | Verb::Put(_)
             | Verb::Cp(_)
             | Verb::Sync(_)
+            | Verb::Plan(_)
             | Verb::Ls(_)
             | Verb::FarEnd(_)
             | Verb::Pump(_)
@@ -87,6 +89,7 @@ fn obey(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Get(args) => get::run(args),
         Verb::Put(args) => put::run(args),
         Verb::Cp(args) => crate::cp::run(args),
+        Verb::Plan(args) => crate::plan::run(&args),
         Verb::Sync(args) => crate::sync::run(*args),
         Verb::Ssh(args) => crate::ssh::run(*args),
         Verb::FarEnd(args) => crate::cp::run_far_end(args),

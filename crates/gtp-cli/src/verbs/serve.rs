@@ -263,6 +263,9 @@ fn with_settings(offered: Server, args: &ServeArgs) -> Server {
     if args.audit.is_some() {
         server = server.tell_changes();
     }
+    for range in &args.third_party {
+        server = server.third_party(range.clone());
+    }
     for law in &args.allow_control {
         server = server.allow(match law {
             OneEnd::Gtp2004 => Alone::Gtp2004,

@@ -1,5 +1,5 @@
-//! Hosts, each a network namespace: two with one link between them, on which UDP can be blocked, or
-//! three with a link between each two.
+//! Hosts, each a network namespace: two with one link between them, on which UDP can be blocked,
+//! three with a link between each two, or any number on one network.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -355,4 +355,62 @@ fn ip(args: &[&str]) {
     let output = Command::new("ip").args(args).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "ip {args:?}: {said}");
+}
+
+/// Hosts on one network, gone when dropped.
+pub struct Mesh {
+    switch: String,
+    hosts: Vec<String>,
+}
+
+/// The address of a host of a mesh.
+pub fn meshed(number: usize) -> String {
+    format!("10.89.0.{}", number + 1)
+}
+
+impl Mesh {
+    pub fn new(hosts: usize) -> Mesh {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let hosts = (0..hosts).map(|n| format!("gtp-m{n}-{id}")).collect();
+        let mesh = Mesh { switch: format!("gtp-sw-{id}"), hosts };
+        let switch = mesh.switch.as_str();
+        make(switch);
+        ip(&["-n", switch, "link", "add", "sw0", "type", "bridge"]);
+        ip(&["-n", switch, "link", "set", "sw0", "up"]);
+        for (n, host) in mesh.hosts.iter().enumerate() {
+            make(host);
+            let port = format!("p{n}");
+            let pair = ["type", "veth", "peer", "name", "v", "netns", host];
+            ip(&[&["-n", switch, "link", "add", &port][..], &pair].concat());
+            ip(&["-n", switch, "link", "set", &port, "master", "sw0", "up"]);
+            ip(&["-n", host, "addr", "add", &format!("{}/24", meshed(n)), "dev", "v"]);
+            ip(&["-n", host, "link", "set", "v", "up"]);
+        }
+        mesh
+    }
+
+    /// A command at a host.
+    pub fn at(&self, number: usize, command: &Command) -> Command {
+        inside(&self.hosts[number], command)
+    }
+
+    /// Bytes that a host has sent and received so far.
+    pub fn moved(&self, number: usize) -> u64 {
+        let count = |what: &str| {
+            let file = format!("/sys/class/net/v/statistics/{what}_bytes");
+            let output = self.at(number, Command::new("cat").arg(file)).output().unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().parse::<u64>().unwrap()
+        };
+        count("rx") + count("tx")
+    }
+}
+
+impl Drop for Mesh {
+    fn drop(&mut self) {
+        for name in self.hosts.iter().chain([&self.switch]) {
+            // It may never have come to be.
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
 }

@@ -318,6 +318,7 @@ pub(super) async fn open(
         client_session,
         interval_us: None,
         path: None,
+        ticket: None,
     };
     let opened = channel.open(open).await?;
     Ok((channel, opened))

@@ -79,7 +79,7 @@ pub(crate) async fn reach(
     }
     // A patience shorter than this is the user's word on how long to wait.
     let limit = CONNECT_SPAN.min(terms.patience);
-    let addresses = resolve(host, limit).await?;
+    let addresses = endpoint.permitted(host, resolve(host, limit).await?)?;
     let addresses = endpoint.families().admit(host, addresses, endpoint.host().clock().now());
     let avoiding = endpoint.families().is_avoiding(host);
     let stream = match dial(host, &addresses, limit).await {
@@ -119,7 +119,9 @@ pub(crate) async fn ask_at_once(
     // A detour leads there for TCP alone.
     let peer = endpoint.beside_detour(url.host()).unwrap_or(channel.ends().remote);
     let unit_payload_max = units.longest(peer);
-    let open = Open { unit_payload_max, ..open_message(endpoint, verb, terms, client_session) };
+    let ticket = terms.tickets.get(url).cloned();
+    let asked = open_message(endpoint, verb, terms, client_session);
+    let open = Open { unit_payload_max, ticket, ..asked };
     let opened = channel.open_and_ask(open, question, terms.patience, heard).await?;
     let suite = Suite::from_code(opened.suite)
         .ok_or_else(|| Failure::new(FailureKind::Other, "the server chose an unknown cipher"))?;
@@ -168,6 +170,7 @@ pub(super) fn open_message(
         client_session,
         interval_us: interval,
         path: terms.path.code(),
+        ticket: None, // Nor which address it is for.
     }
 }
 

@@ -11,6 +11,7 @@ mod get;
 mod introduced;
 mod link;
 mod list;
+mod order;
 mod place;
 mod placement;
 mod pour;
@@ -20,8 +21,9 @@ mod roots;
 pub(crate) mod silence;
 mod tree;
 mod url;
+mod weigh;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +35,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use get::{GetRequest, get};
 pub use list::{Listed, Listing, list, list_each};
+pub use order::{OrderRequest, order};
 pub use place::{Directories, MakeSink, Naming, Place};
 pub use pour::{Input, PourRequest, pour};
 pub use progress::{Event, Outcome, Progress, SourceShare};
@@ -44,6 +47,7 @@ pub use tree::{
     Survey, TreeSession,
 };
 pub use url::{BadUrl, DEFAULT_PORT, Url};
+pub use weigh::{Weight, weigh, wire_bytes};
 
 use families::{Families, Next};
 pub use introduced::Detour;
@@ -52,6 +56,7 @@ use introduced::Introduced;
 use crate::engine::{Host, Law, SocketId, Way};
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Identity;
+use crate::server::Reach;
 use crate::trust::{HostAddress, HostTrust};
 
 /// The connecting side of a host: its engine, its key and its UDP sockets. Transfers that share an
@@ -63,6 +68,8 @@ pub struct Endpoint {
     sockets: Mutex<Sockets>,
     families: Mutex<Families>,
     introduced: Mutex<Introduced>,
+    /// Where it connects to; anywhere if not said.
+    reach: Option<Vec<Reach>>,
 }
 
 #[derive(Default)]
@@ -74,14 +81,45 @@ struct Sockets {
 impl Endpoint {
     /// An endpoint on this host with this key. `interval` is what servers are asked for.
     pub fn new(host: Host, identity: Identity, interval: Option<Span>) -> Arc<Endpoint> {
-        Arc::new(Endpoint {
-            host,
-            identity,
-            interval,
-            sockets: Mutex::default(),
-            families: Mutex::default(),
-            introduced: Mutex::default(),
-        })
+        Endpoint::reaching(host, identity, interval, None)
+    }
+
+    /// The same for an endpoint that connects to addresses within these ranges only.
+    pub fn within(
+        host: Host,
+        identity: Identity,
+        interval: Option<Span>,
+        ranges: Vec<Reach>,
+    ) -> Arc<Endpoint> {
+        Endpoint::reaching(host, identity, interval, Some(ranges))
+    }
+
+    fn reaching(
+        host: Host,
+        identity: Identity,
+        interval: Option<Span>,
+        reach: Option<Vec<Reach>>,
+    ) -> Arc<Endpoint> {
+        let (sockets, families, introduced) = Default::default();
+        Arc::new(Endpoint { host, identity, interval, sockets, families, introduced, reach })
+    }
+
+    /// Of a host's addresses those that it connects to.
+    ///
+    /// # Errors
+    /// [`FailureKind::Destination`] if there are none.
+    fn permitted(
+        &self,
+        host: &HostAddress,
+        mut addresses: Vec<SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, Failure> {
+        let Some(ranges) = &self.reach else { return Ok(addresses) };
+        addresses.retain(|&address| ranges.iter().any(|range| range.holds(address)));
+        if !addresses.is_empty() {
+            return Ok(addresses);
+        }
+        let text = format!("{host}: the server does not connect there (serve --third-party)");
+        Err(Failure::new(FailureKind::Destination, text))
     }
 
     /// The host.
@@ -224,6 +262,8 @@ pub struct Terms {
     pub patience: Duration,
     /// Whether data go by UDP.
     pub udp: Udp,
+    /// What others have signed for this end, by the address of the object.
+    pub tickets: Arc<HashMap<Url, Vec<u8>>>,
 }
 
 impl Terms {
@@ -237,6 +277,7 @@ impl Terms {
             path: PathUse::default(),
             patience: PATIENCE,
             udp: Udp::Auto,
+            tickets: Arc::default(),
         }
     }
 }

@@ -61,6 +61,13 @@ impl Url {
         Ok(Url { host, path: trimmed.to_vec(), slash: path.ends_with('/'), names_port: true })
     }
 
+    /// The address of what is at this path, which has no slash at its ends, of a server; `None` if
+    /// there can be none.
+    pub fn of(host: HostAddress, path: &[u8]) -> Option<Url> {
+        let fits = path.len() <= PATH_MAX && trim(path) == path;
+        fits.then(|| Url { host, path: path.to_vec(), slash: false, names_port: true })
+    }
+
     /// The server.
     pub fn host(&self) -> &HostAddress {
         &self.host

@@ -32,6 +32,7 @@ fn an_open() -> Open {
         client_session: 7,
         interval_us: None,
         path: None,
+        ticket: None,
     }
 }
 

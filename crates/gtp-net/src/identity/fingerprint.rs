@@ -24,6 +24,11 @@ impl Fingerprint {
         Fingerprint(bytes)
     }
 
+    /// The fingerprint that has this hash.
+    pub(crate) const fn of_bytes(hash: [u8; digest::SHA256_OUTPUT_LEN]) -> Fingerprint {
+        Fingerprint(hash)
+    }
+
     /// The hash itself.
     pub const fn as_bytes(&self) -> &[u8; digest::SHA256_OUTPUT_LEN] {
         &self.0

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ring::signature::{Ed25519KeyPair, KeyPair};
 use rustls::crypto::ring::sign::any_eddsa_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -27,6 +28,8 @@ use zeroize::Zeroizing;
 pub use fingerprint::{BadFingerprint, Fingerprint};
 pub use guard::Exposed;
 pub use place::{NoConfigDir, config_dir};
+
+use crate::tls::ED25519_KEY_LEN;
 
 /// Name of the key's file in the configuration directory.
 pub const IDENTITY_FILE: &str = "identity";
@@ -41,7 +44,10 @@ const OTHERS: u32 = 0o077;
 #[derive(Clone)]
 pub struct Identity {
     key: Arc<dyn SigningKey>,
+    /// The same key, for what is signed outside of TLS.
+    pair: Arc<Ed25519KeyPair>,
     public_key: Vec<u8>,
+    raw_key: [u8; ED25519_KEY_LEN],
     fingerprint: Fingerprint,
 }
 
@@ -160,11 +166,24 @@ impl Identity {
         Arc::new(CertifiedKey::new(vec![raw], Arc::clone(&self.key)))
     }
 
+    /// The public key without the head that says which kind it is.
+    pub(crate) fn raw_key(&self) -> [u8; ED25519_KEY_LEN] {
+        self.raw_key
+    }
+
+    /// The signature of a message. What TLS signs begins otherwise (RFC 8446, 4.4.3); whoever
+    /// signs something else sees to it that it begins with words of its own.
+    pub(crate) fn sign(&self, message: &[u8]) -> Vec<u8> {
+        self.pair.sign(message).as_ref().to_vec()
+    }
+
     fn from_pkcs8(pkcs8: &[u8]) -> Option<Identity> {
         let key = any_eddsa_type(&PrivatePkcs8KeyDer::from(pkcs8)).ok()?;
         let public_key = key.public_key()?.as_ref().to_vec();
         let fingerprint = Fingerprint::of_public_key(&public_key);
-        Some(Identity { key, public_key, fingerprint })
+        let pair = Arc::new(Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8).ok()?);
+        let raw_key = pair.public_key().as_ref().try_into().ok()?;
+        Some(Identity { key, pair, public_key, raw_key, fingerprint })
     }
 }
 
@@ -176,8 +195,7 @@ impl fmt::Debug for Identity {
 
 fn generate_pkcs8() -> Zeroizing<Vec<u8>> {
     let random = ring::rand::SystemRandom::new();
-    let pkcs8 = ring::signature::Ed25519KeyPair::generate_pkcs8(&random)
-        .expect("the system gives randomness");
+    let pkcs8 = Ed25519KeyPair::generate_pkcs8(&random).expect("the system gives randomness");
     Zeroizing::new(pkcs8.as_ref().to_vec())
 }
 

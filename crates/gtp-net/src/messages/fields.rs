@@ -63,6 +63,14 @@ pub enum Verb {
         #[n(1)]
         changes: bool,
     },
+    /// The server is to fetch an object to `path` from other servers, which
+    /// [`super::FetchFrom`] names.
+    #[n(5)]
+    Fetch {
+        /// Path below the served directory.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        path: Vec<u8>,
+    },
 }
 
 /// What becomes of what is lost of a stream of frames. A frame arrives whole or not at all.
@@ -84,6 +92,7 @@ impl Verb {
             Verb::Get { path }
             | Verb::Put { path }
             | Verb::List { path }
+            | Verb::Fetch { path }
             | Verb::Tree { path, changes: _ } => path,
             Verb::Stream { service, .. } => service,
         }
@@ -97,6 +106,7 @@ impl Verb {
             | Verb::Get { .. }
             | Verb::Put { .. }
             | Verb::List { .. }
+            | Verb::Fetch { .. }
             | Verb::Tree { .. } => None,
         }
     }
@@ -106,6 +116,7 @@ impl Verb {
             Verb::Get { path }
             | Verb::Put { path }
             | Verb::List { path }
+            | Verb::Fetch { path }
             | Verb::Tree { path, changes: _ } => {
                 within(path.len(), 0..=PATH_MAX, "length of the path")
             }

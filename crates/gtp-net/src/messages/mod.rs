@@ -10,6 +10,7 @@
 //! a [`Malformed`]. The same check stands before encoding, so both ends keep one contract.
 //! This module knows no sockets and no files: paths are bytes, and their meaning is the store's.
 
+mod fetch;
 mod fields;
 mod limits;
 mod packed;
@@ -20,6 +21,9 @@ mod tree;
 use gtp_proto::Revision;
 use minicbor::{Decode, Encode};
 
+use crate::ticket::TICKET_MAX;
+
+pub use fetch::{FETCH_SOURCES_MAX, FetchFrom, FetchSeen, FetchSource, Fetched, HOST_TEXT_MAX};
 pub use fields::{
     Arrivals, Delivery, Entry, EntryKind, Law, Pages, PeerText, Reason, Roots, SuiteList, Verb,
     printable,
@@ -69,6 +73,9 @@ pub struct Open {
     /// it.
     #[n(8)]
     pub path: Option<u8>,
+    /// What somebody who may read the object has signed for the client; see [`crate::ticket`].
+    #[cbor(n(9), with = "minicbor::bytes")]
+    pub ticket: Option<Vec<u8>>,
 }
 
 /// Server to client: the session exists. For `get` manifest pages follow; for `put` the client
@@ -345,6 +352,12 @@ pub enum Message {
     ContentsWanted(ContentsWanted),
     /// See [`Contents`].
     Contents(Contents),
+    /// See [`FetchFrom`].
+    FetchFrom(FetchFrom),
+    /// See [`FetchSeen`].
+    FetchSeen(FetchSeen),
+    /// See [`Fetched`].
+    Fetched(Fetched),
 }
 
 /// Bytes from the peer that are no message, or a message of ours that must not be sent.
@@ -461,6 +474,9 @@ messages! {
     26 BlockValues PAGE_FRAME_MAX (BlockValues);
     31 ContentsWanted FRAME_MAX (ContentsWanted);
     32 Contents PAGE_FRAME_MAX (Contents);
+    34 FetchFrom FRAME_MAX (FetchFrom);
+    35 FetchSeen FRAME_MAX (FetchSeen);
+    36 Fetched FRAME_MAX (Fetched);
 }
 
 /// The byte that names a frame with a datagram of a session. It is no message: behind the byte
@@ -563,6 +579,9 @@ impl Message {
             Message::BlockValues(values) => values.check(),
             Message::ContentsWanted(wanted) => wanted.check(),
             Message::Contents(contents) => contents.check(),
+            Message::FetchFrom(from) => from.check(),
+            Message::FetchSeen(seen) => seen.check(),
+            Message::Fetched(fetched) => fetched.check(),
             Message::Cancel
             | Message::Keepalive
             | Message::ArrivalsWanted
@@ -579,6 +598,8 @@ impl Open {
         self.law.check()?;
         within(self.weight_milli, WEIGHT_MILLI, "weight")?;
         check_unit(self.unit_payload_max)?;
+        let ticket = self.ticket.as_ref().map_or(1, Vec::len);
+        within(ticket, 1..=TICKET_MAX, "length of the ticket")?;
         self.interval_us.map_or(Ok(()), |us| within(us, INTERVAL_US, "control interval"))
     }
 }

@@ -17,6 +17,7 @@ fn verb() -> impl Strategy<Value = Verb> {
         path().prop_map(|path| Verb::Get { path }),
         path().prop_map(|path| Verb::Put { path }),
         path().prop_map(|path| Verb::List { path }),
+        path().prop_map(|path| Verb::Fetch { path }),
         (path(), any::<bool>()).prop_map(|(path, changes)| Verb::Tree { path, changes }),
         (
             proptest::collection::vec(any::<u8>(), 0..=SERVICE_MAX),
@@ -72,7 +73,8 @@ fn open() -> impl Strategy<Value = Open> {
     let suites = proptest::collection::vec(any::<u8>(), 1..=SUITES_MAX).prop_map(SuiteList);
     let (weight, unit) = (WEIGHT_MILLI, UNIT_PAYLOAD);
     let interval = proptest::option::of(INTERVAL_US);
-    let ends = (any::<u32>(), interval, any::<Option<u8>>());
+    let ticket = proptest::option::of(proptest::collection::vec(any::<u8>(), 1..300));
+    let ends = (any::<u32>(), interval, any::<Option<u8>>(), ticket);
     (any::<u32>(), verb(), suites, law(), weight, unit, ends).prop_map(
         |(version, verb, suites, law, weight_milli, unit_payload_max, ends)| Open {
             version,
@@ -84,6 +86,7 @@ fn open() -> impl Strategy<Value = Open> {
             client_session: ends.0,
             interval_us: ends.1,
             path: ends.2,
+            ticket: ends.3,
         },
     )
 }
@@ -164,6 +167,35 @@ fn message() -> impl Strategy<Value = Message> {
         prop_oneof![Just(Arrivals::None), Just(Arrivals::Some), Just(Arrivals::Unread)]
             .prop_map(|arrivals| Message::ArrivalsSeen(ArrivalsSeen { arrivals })),
         of_tree(),
+        of_fetch(),
+    ]
+}
+
+fn of_fetch() -> impl Strategy<Value = Message> {
+    let ticket = proptest::collection::vec(any::<u8>(), 1..300);
+    let source = ("[a-z.]{1,40}", ticket).prop_map(|(host, ticket)| FetchSource { host, ticket });
+    let sources = proptest::collection::vec(source, 1..=FETCH_SOURCES_MAX);
+    let bytes = || 0..=CONTENT_MAX;
+    let first = proptest::option::of(text());
+    prop_oneof![
+        (sources, any::<u32>()).prop_map(|(sources, patience_ms)| {
+            Message::FetchFrom(FetchFrom { sources, patience_ms })
+        }),
+        (bytes(), bytes(), bytes(), bytes()).prop_map(
+            |(bytes, total, resumed_bytes, rechecked)| {
+                Message::FetchSeen(FetchSeen { bytes, total, resumed_bytes, rechecked })
+            }
+        ),
+        (bytes(), bytes(), 0..=ENTRIES_MAX, first).prop_map(|(a, b, files, first_left_out)| {
+            Message::Fetched(Fetched {
+                bytes: a.max(b),
+                resumed_bytes: a.min(b),
+                files_written: files,
+                files_unchanged: files,
+                left_out: files,
+                first_left_out,
+            })
+        }),
     ]
 }
 
@@ -343,6 +375,7 @@ fn an_open() -> Open {
         client_session: 1,
         interval_us: None,
         path: None,
+        ticket: None,
     }
 }
 
@@ -357,7 +390,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_an_error_or_a_message_that_encodes(
-        kind in 0..30_u8,
+        kind in 0..40_u8,
         body in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         if let Ok(message) = Message::parse(&[&[kind], &body[..]].concat()) {
@@ -431,7 +464,7 @@ fn frames_longer_than_their_message_may_be_are_refused() {
 
 #[test]
 fn numbers_out_of_range_are_refused_both_ways() {
-    let bad: [fn(&mut Open); 10] = [
+    let bad: [fn(&mut Open); 13] = [
         |o| o.weight_milli = 0,
         |o| o.weight_milli = 1_000_001,
         |o| o.unit_payload_max = 1_179,
@@ -442,6 +475,9 @@ fn numbers_out_of_range_are_refused_both_ways() {
         |o| o.law = Law::EndNode { alpha: f64::NAN, beta: 0.2 },
         |o| o.law = Law::EndNode { alpha: 0.1, beta: f64::INFINITY },
         |o| o.verb = Verb::Get { path: vec![b'a'; PATH_MAX + 1] },
+        |o| o.verb = Verb::Fetch { path: vec![b'a'; PATH_MAX + 1] },
+        |o| o.ticket = Some(Vec::new()),
+        |o| o.ticket = Some(vec![0; TICKET_MAX + 1]),
     ];
     for spoil in bad {
         let mut open = an_open();

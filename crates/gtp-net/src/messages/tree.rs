@@ -741,7 +741,7 @@ fn check_xattrs(all: &[TreeXattr]) -> Result<(), Malformed> {
 }
 
 /// Decodes a list without believing its stated length.
-fn decode_list<'b, C, T: Decode<'b, C>>(
+pub(super) fn decode_list<'b, C, T: Decode<'b, C>>(
     decoder: &mut Decoder<'b>,
     context: &mut C,
 ) -> Result<Vec<T>, DecodeError> {

@@ -117,7 +117,7 @@ pub struct Request {
     pub key: Fingerprint,
     /// The comment on that key's line in the list, escaped for display.
     pub name: Option<String>,
-    /// `get`, `put`, `list`, `tree` or `stream`.
+    /// `get`, `put`, `fetch`, `list`, `tree` or `stream`.
     pub verb: &'static str,
     /// The path asked for, escaped for display.
     pub path: String,

@@ -11,6 +11,7 @@ pub(crate) mod clients;
 mod confines;
 mod counting;
 mod event;
+mod fetch;
 mod get;
 mod ground;
 mod key_file;
@@ -24,6 +25,7 @@ mod place;
 mod pulse;
 mod put;
 mod quota;
+mod reachable;
 mod room;
 mod rules;
 mod scan;
@@ -34,6 +36,7 @@ mod streamed;
 mod tend;
 mod told;
 mod turned_away;
+mod used_tickets;
 mod vouched;
 mod walks;
 mod watched;
@@ -62,6 +65,7 @@ pub use event::{
 pub use place::listen_address;
 pub use pulse::{Asked, Asker, Pulse, questions};
 pub use quota::Quota;
+pub use reachable::{BadReach, Reach};
 pub use rules::{
     BadExports, EXPORTS_MOST, ExportRule, Exports, GROUPS_MOST, GroupRule, KEYS_OF_GROUP_MOST,
     Rights, Visibility, Who,
@@ -78,9 +82,11 @@ use crate::tls::server_config;
 use admission::Narrowed;
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
+use fetch::Fetching;
 use keys::{Keys, Overseen, oversee};
 use outlet::Outlets;
 use steps::Steps;
+use used_tickets::UsedTickets;
 
 /// Whether clients may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +143,8 @@ pub struct ServeConfig {
     /// The address that sends the datagrams of clients whose connections arrive from the loopback
     /// because a program on this machine, such as ssh, forwards them.
     pub data_from: Option<IpAddr>,
+    /// Where this server fetches from for clients that may write and ask for it; nowhere if empty.
+    pub third_party: Vec<Reach>,
 }
 
 impl ServeConfig {
@@ -163,6 +171,7 @@ impl ServeConfig {
             chosen: None,
             old_versions: None,
             data_from: None,
+            third_party: Vec::new(),
         }
     }
 }
@@ -278,6 +287,11 @@ pub(crate) struct Shared {
     /// Changes that are being carried out.
     steps: Steps,
     sessions: Sessions,
+    /// This server's key, as clients see it.
+    fingerprint: Fingerprint,
+    tickets: UsedTickets,
+    /// What fetches for clients, if anything does.
+    fetching: Option<Fetching>,
 }
 
 /// What ends a client's session from outside.
@@ -357,6 +371,7 @@ impl Server {
         let terms = Terms { writing, max_rate, path, alone: config.alone.clone() };
         let limits = config.limits.within(gtp_sys::descriptors::limit());
         let clients = Arc::new(Clients::new(limits));
+        let fetching = Fetching::of(&host, identity, &config);
         let shared = Shared {
             host,
             socket,
@@ -374,6 +389,9 @@ impl Server {
             rooms: Arc::new(Semaphore::new(CHANGES_WAITING)),
             steps: Steps::default(),
             sessions: Sessions::default(),
+            fingerprint: identity.fingerprint(),
+            tickets: UsedTickets::since(gtp_sys::clock::unix_seconds()),
+            fetching,
         };
         let (shared, reload, drain) = (Arc::new(shared), Arc::default(), Arc::default());
         let fingerprint = identity.fingerprint();

@@ -99,7 +99,9 @@ impl Place {
             Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => {
                 Rights { read, ..Rights::default() }
             }
-            Verb::Put { .. } | Verb::Stream { .. } => Rights { read, write, delete: false },
+            Verb::Put { .. } | Verb::Stream { .. } | Verb::Fetch { .. } => {
+                Rights { read, write, delete: false }
+            }
             Verb::Tree { changes: true, .. } => Rights { read, write, delete },
         };
         Given { rights, above: self.above.clone() }
@@ -392,7 +394,11 @@ fn in_export(
     let above: Vec<String> = ways.into_iter().map(str::to_owned).collect();
     match verb {
         Verb::List { .. } => Ok(Place { outlet, path, rights, allowance, above: Some(above) }),
-        Verb::Get { .. } | Verb::Put { .. } | Verb::Tree { .. } | Verb::Stream { .. } => {
+        Verb::Get { .. }
+        | Verb::Put { .. }
+        | Verb::Fetch { .. }
+        | Verb::Tree { .. }
+        | Verb::Stream { .. } => {
             let text = format!("{full}: only a part of it is for this key: {}", above.join(", "));
             Err(Refusal::new(Reason::Permission, text))
         }

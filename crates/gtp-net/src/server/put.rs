@@ -8,7 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use gtp_proto::{FlowId, Revision};
-use gtp_store::{BLOCK, BlockSink, Entry, Kind, Manifest, Recheck, RelPath, SinkError, Value};
+use gtp_store::{
+    BLOCK, BlockSink, Entry, Kind, Manifest, Recheck, RelPath, SinkError, SinkOptions, Value,
+};
 use tokio::task::JoinHandle;
 use tokio::time::{Sleep, sleep};
 
@@ -17,8 +19,9 @@ use super::budget::{Share, USED_UP};
 use super::charge::Charge;
 use super::clients::{Leave, Seat};
 use super::confines::Confines;
+use super::outlet::Outlet;
 use super::path_questions::PathQuestions;
-use super::quota::Full;
+use super::quota::{Full, Meter};
 use super::room::Room;
 use super::session::{Client, Ending};
 use super::spot::{Known, Spot, find};
@@ -74,14 +77,14 @@ pub(super) async fn refuse(client: Client, failure: Failure) -> Ending {
 }
 
 /// A failure, and what the client is to be told of it.
-struct Trouble {
-    tell: Option<Reason>,
-    failure: Failure,
-    moved: Moved,
+pub(super) struct Trouble {
+    pub tell: Option<Reason>,
+    pub failure: Failure,
+    pub moved: Moved,
 }
 
 impl Trouble {
-    fn told(reason: Reason, failure: Failure) -> Trouble {
+    pub fn told(reason: Reason, failure: Failure) -> Trouble {
         Trouble { tell: Some(reason), failure, moved: Moved::default() }
     }
 }
@@ -173,41 +176,18 @@ async fn begin(
     client.channel.send(&opened).await?;
     let mut share = client.outlet.walks.share(client.holder);
     let (manifest, values) = gather(client, &spot, &mut share).await?;
-    let (writer, meter) = client.outlet.writing(client.path.as_ref());
-    if !meter.is_idle() {
+    let target = Target::of(shared, client, spot);
+    if !target.is_idle() {
         // Each name is known once more while it is watched.
-        let above = client.path.as_ref().map_or(0, |path| path.as_str().len());
-        let bytes = |entry: &Entry| listing_bytes(above + entry.path.as_str().len());
+        let bytes = |entry: &Entry| listing_bytes(target.path_length() + entry.path.as_str().len());
         if !share.take(manifest.entries.iter().map(bytes).sum()) {
             let failure = Failure::new(FailureKind::Temporary, USED_UP);
             return Err(Trouble::told(Reason::Busy, failure));
         }
     }
-    let (options, confines) = (shared.config.sink_options, shared.config.confines.clone());
     let opening = {
-        let (outlet, path) = (Arc::clone(&client.outlet), client.path.clone());
         let (manifest, seat) = (Arc::clone(&manifest), Arc::clone(&client.seat));
-        Opening::begin((seat, share), move |recheck| {
-            judge_names(confines.as_ref(), &manifest)?;
-            let mut charge = None;
-            if !meter.is_idle() {
-                let root = outlet.ground.dir().map_err(Trouble::from)?;
-                let dirs = (root, &spot.holder);
-                charge = Some(Charge::take(meter, dirs, path.as_ref(), &manifest)?);
-            }
-            let opened = spot.open(manifest, options, recheck, values);
-            let opened =
-                opened.map_err(|error| Trouble::told(reason_of_sink(&error), error.into()));
-            let mut sink = opened?;
-            if let Some(charge) = &mut charge
-                && let Err(full) = charge.top_up(|file| sink.is_kept(file))
-            {
-                // What it made stays for a later attempt.
-                let _ = sink.suspend();
-                return Err(Trouble::from(full));
-            }
-            Ok((sink, Room::new((charge, writer))))
-        })
+        Opening::begin((seat, share), move |recheck| target.open(manifest, recheck, values))
     };
     // Judging many names, and reading what is there already, takes longer than the client would
     // wait in silence.
@@ -216,6 +196,69 @@ async fn begin(
     let ready = what_is_there(&*sink, &manifest);
     let taking = start(client, sink, manifest, session);
     Ok(((Taking { room: Some(room), ..taking }, ready), held))
+}
+
+/// Where an object is to go, and what limits it there.
+pub(super) struct Target {
+    outlet: Arc<Outlet>,
+    path: Option<RelPath>,
+    spot: Spot,
+    options: SinkOptions,
+    confines: Option<Confines>,
+    writer: Writer,
+    meter: Meter,
+}
+
+/// Room within quotas, if they count it.
+pub(super) type TakenRoom = Room<(Option<Charge>, Writer)>;
+
+impl Target {
+    /// The place that a client wants to write.
+    pub fn of(shared: &Shared, client: &Client, spot: Spot) -> Target {
+        let (outlet, path) = (Arc::clone(&client.outlet), client.path.clone());
+        let (writer, meter) = outlet.writing(path.as_ref());
+        let (options, confines) = (shared.config.sink_options, shared.config.confines.clone());
+        Target { outlet, path, spot, options, confines, writer, meter }
+    }
+
+    /// Whether no quota counts what is written there.
+    pub fn is_idle(&self) -> bool {
+        self.meter.is_idle()
+    }
+
+    /// Bytes of its path.
+    pub fn path_length(&self) -> usize {
+        self.path.as_ref().map_or(0, |path| path.as_str().len())
+    }
+
+    /// Opens the sink. Blocks for as long as it takes to hash what is there, or until `recheck`
+    /// stops it.
+    pub fn open(
+        self,
+        manifest: Arc<Manifest>,
+        recheck: Arc<Recheck>,
+        values: Known,
+    ) -> Result<(Box<dyn BlockSink>, TakenRoom), Trouble> {
+        let Target { outlet, path, spot, options, confines, writer, meter } = self;
+        judge_names(confines.as_ref(), &manifest)?;
+        let mut charge = None;
+        if !meter.is_idle() {
+            let root = outlet.ground.dir().map_err(Trouble::from)?;
+            let dirs = (root, &spot.holder);
+            charge = Some(Charge::take(meter, dirs, path.as_ref(), &manifest)?);
+        }
+        let opened = spot.open(manifest, options, recheck, values);
+        let mut sink =
+            opened.map_err(|error| Trouble::told(reason_of_sink(&error), error.into()))?;
+        if let Some(charge) = &mut charge
+            && let Err(full) = charge.top_up(|file| sink.is_kept(file))
+        {
+            // What it made stays for a later attempt.
+            let _ = sink.suspend();
+            return Err(Trouble::from(full));
+        }
+        Ok((sink, Room::new((charge, writer))))
+    }
 }
 
 /// Starts the transfer of what is not there already.
@@ -333,7 +376,7 @@ fn last_word(message: Message) -> Trouble {
     Trouble { tell: None, failure, moved: Moved::default() }
 }
 
-fn must_leave(why: Leave) -> Trouble {
+pub(super) fn must_leave(why: Leave) -> Trouble {
     Trouble::told(why.reason(), why.failure())
 }
 
@@ -418,7 +461,7 @@ struct Taking {
     /// Files that have got their names.
     files: u64,
     /// Its room within quotas, if they count it.
-    room: Option<Room<(Option<Charge>, Writer)>>,
+    room: Option<TakenRoom>,
 }
 
 impl Taking {

@@ -17,9 +17,10 @@ use super::keys::admit;
 use super::occupancy::{Full, MayStay, Right};
 use super::outlet::{Outlet, Place};
 use super::told::Told;
+use super::used_tickets::Spent;
 use super::{
-    Moved, Request, ServerEvent, Shared, Stop, Visit, Whose, WhyRefused, Writing, get, list, put,
-    streamed, tend,
+    Moved, Request, ServerEvent, Shared, Stop, Visit, Whose, WhyRefused, Writing, fetch, get, list,
+    put, streamed, tend,
 };
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
@@ -27,6 +28,7 @@ use crate::engine::{Allowance, Host, SessionOpen};
 use crate::flows::{Alone, Failure, FailureKind, Law, keys, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{EntryKind, INTERVAL_US, Message, Open, Opened, Reason, Verb, printable};
+use crate::ticket::{Shown, Ticket};
 use crate::trust::{Access, ClientTrust};
 
 /// A refusal, for the client; the server hears of it as a failure.
@@ -102,6 +104,10 @@ struct Judged {
     weight_milli: u32,
     path_use: PathUse,
     holder: Holder,
+    /// What lets it in, if that is not its own key.
+    ticket: Option<Ticket>,
+    /// Whose rights it has.
+    key: Fingerprint,
 }
 
 /// Serves a client to its end. Returns whether it has kept a tree and said that it is done.
@@ -111,25 +117,33 @@ pub(super) async fn serve(
     open: Open,
     mut stop: Stop,
 ) -> bool {
-    let (remote, key) = (channel.ends().remote, channel.peer());
-    let (mut request, mut whose) = (request(&open.verb, key), Whose::Stranger);
-    let judged = admit(&shared.keys, &stop.seat, key, right(&open.verb), |trust| {
-        request.name = trust.keys.comment(&key).map(str::to_owned);
-        whose = self::holder(trust, &key).whose();
-        judge(&shared, trust, &open, key)
-    });
+    let (remote, peer) = (channel.ends().remote, channel.peer());
+    let (mut request, mut whose) = (request(&open.verb, peer), Whose::Stranger);
+    let judged = async {
+        let ticket = ticket(&shared, &open, peer).await?;
+        // Whoever shows a ticket counts as its signer.
+        let key = ticket.as_ref().map_or(peer, |ticket| ticket.signer);
+        request.key = key;
+        let judged = admit(&shared.keys, &stop.seat, key, right(&open.verb), |trust| {
+            request.name = trust.keys.comment(&key).map(str::to_owned);
+            whose = self::holder(trust, &key).whose();
+            judge(&shared, trust, &open, key)
+        });
+        judged.await.map(|judged| Judged { ticket, key, ..judged })
+    };
     let judged = tokio::select! {
         judged = judged => judged,
         why = stop.seat.told() => Err(Refusal::new(why.reason(), why.failure().text)),
     };
     let judged = match judged {
         Ok(judged) => {
-            let staying = stay_if_allowed(&shared, &stop.seat, (key, &open.verb), &judged.place);
+            let by = (judged.key, &open.verb);
+            let staying = stay_if_allowed(&shared, &stop.seat, by, &judged.place);
             staying.await.map(|()| judged)
         }
         refused => refused,
     };
-    let Judged { place, suite, weight_milli, path_use, holder } = match judged {
+    let Judged { place, suite, weight_milli, path_use, holder, ticket, key: _ } = match judged {
         Ok(judged) => judged,
         Err(refusal) => {
             shared.tell(refused(&refusal, remote, whose, request));
@@ -159,10 +173,42 @@ pub(super) async fn serve(
         seat,
         told: Arc::clone(&told),
     };
-    let ending = attend(shared, client, &mut stop).await;
+    let ending = attend(shared, client, ticket, &mut stop).await;
     let is_done = ending.is_done;
     told.end(ending);
     is_done
+}
+
+/// The ticket that a client shows, if it counts. A signer who is not on the list could give no more
+/// than everybody has, so such a ticket is as good as none.
+async fn ticket(
+    shared: &Shared,
+    open: &Open,
+    peer: Fingerprint,
+) -> Result<Option<Ticket>, Refusal> {
+    let Some(bytes) = &open.ticket else { return Ok(None) };
+    let refuse = |why: &dyn std::fmt::Display| {
+        Refusal::new(Reason::NotAuthorised, format!("the ticket does not count here: {why}"))
+    };
+    let Verb::Get { path } = &open.verb else {
+        return Err(refuse(&"one is for fetching an object"));
+    };
+    let ticket = Ticket::read(bytes).map_err(|why| refuse(&why))?;
+    let now_s = gtp_sys::clock::unix_seconds();
+    let shown = Shown { server: shared.fingerprint, holder: peer, path, now_s };
+    ticket.judge(shown).map_err(|why| refuse(&why))?;
+    let is_listed = |trust: &ClientTrust| holder(trust, &ticket.signer) != Holder::Strangers;
+    // That the list cannot be used is told by whoever looks at it next.
+    if !shared.keys.look().await.is_ok_and(|trust| is_listed(&trust)) {
+        return Ok(None);
+    }
+    match shared.tickets.count(&ticket, now_s) {
+        Ok(()) => Ok(Some(ticket)),
+        Err(why @ Spent::Used) => Err(refuse(&why)),
+        Err(why @ (Spent::Older | Spent::Full)) => {
+            Err(Refusal { reason: Reason::Busy, ..refuse(&why) })
+        }
+    }
 }
 
 /// Has a client sent away once it may no longer do all that it began with, and looks whether that
@@ -195,24 +241,39 @@ fn refused(refusal: &Refusal, client: SocketAddr, whose: Whose, request: Request
     }
 }
 
-/// Lets a client have what it asked for.
-async fn attend(shared: Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
+/// Lets a client have what it asked for. A ticket that has served its purpose opens no further
+/// session.
+async fn attend(
+    shared: Arc<Shared>,
+    client: Client,
+    ticket: Option<Ticket>,
+    stop: &mut Stop,
+) -> Ending {
+    let ending = obey(&shared, client, stop).await;
+    if let Some(ticket) = ticket.filter(|_| ending.failure.is_none()) {
+        shared.tickets.close(&ticket);
+    }
+    ending
+}
+
+async fn obey(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
     if let Some(names) = client.above.take() {
         return tokio::select! {
-            ending = list::tell(&shared, client, names) => ending,
+            ending = list::tell(shared, client, names) => ending,
             why = stop.told() => Ending::failed(why.failure()),
         };
     }
     match client.open.verb {
-        Verb::Get { .. } => get::serve(&shared, client, stop).await,
-        Verb::Put { .. } => put::serve(&shared, client, stop).await,
+        Verb::Get { .. } => get::serve(shared, client, stop).await,
+        Verb::Put { .. } => put::serve(shared, client, stop).await,
+        Verb::Fetch { .. } => fetch::serve(shared, client, stop).await,
         Verb::List { .. } => tokio::select! {
-            ending = list::serve(&shared, client) => ending,
+            ending = list::serve(shared, client) => ending,
             why = stop.told() => Ending::failed(why.failure()),
         },
-        Verb::Tree { .. } => tend::serve(&shared, client, stop).await,
+        Verb::Tree { .. } => tend::serve(shared, client, stop).await,
         // One that leads to no file was refused.
-        Verb::Stream { .. } => streamed::serve(&shared, client, stop).await,
+        Verb::Stream { .. } => streamed::serve(shared, client, stop).await,
     }
 }
 
@@ -231,7 +292,7 @@ pub(super) fn right(verb: &Verb) -> Right {
     match verb {
         Verb::Stream { .. } if verb.streamed_path().is_some() => Right::Write,
         Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => Right::Read,
-        Verb::Put { .. } => Right::Write,
+        Verb::Put { .. } | Verb::Fetch { .. } => Right::Write,
         Verb::Stream { .. } | Verb::Tree { changes: true, .. } => Right::Both,
     }
 }
@@ -263,7 +324,7 @@ fn judge(
     let weight_milli = weight(trust, &key, open.weight_milli);
     let holder = holder(trust, &key);
     let path_use = shared.terms().path.agreed(PathUse::of_code(open.path));
-    Ok(Judged { place, suite, weight_milli, path_use, holder })
+    Ok(Judged { place, suite, weight_milli, path_use, holder, ticket: None, key })
 }
 
 /// Whether the server has what the client asks for, and its key the right to it.
@@ -275,6 +336,10 @@ fn judge_right(
 ) -> Result<(), Refusal> {
     if matches!(verb, Verb::Stream { .. }) && verb.streamed_path().is_none() {
         return Err(Refusal::new(Reason::Missing, "this server has files, and no streams"));
+    }
+    if matches!(verb, Verb::Fetch { .. }) && shared.fetching.is_none() {
+        let text = "this server fetches nothing for others (serve --third-party)";
+        return Err(Refusal::new(Reason::Permission, text));
     }
     let writes = match right(verb) {
         Right::Read | Right::None => false,
@@ -297,7 +362,7 @@ fn judge_right(
 fn judge_place(shared: &Shared, open: &Open, path: Option<&RelPath>) -> Result<(), Refusal> {
     let Some(confines) = &shared.config.confines else { return Ok(()) };
     let fits = match open.verb {
-        Verb::Put { .. } | Verb::Stream { .. } => confines.allow(path),
+        Verb::Put { .. } | Verb::Fetch { .. } | Verb::Stream { .. } => confines.allow(path),
         Verb::Tree { changes, .. } => !changes,
         Verb::Get { .. } | Verb::List { .. } => true,
     };
@@ -350,6 +415,7 @@ fn word(verb: &Verb) -> &'static str {
     match verb {
         Verb::Get { .. } => "get",
         Verb::Put { .. } => "put",
+        Verb::Fetch { .. } => "fetch",
         Verb::List { .. } => "list",
         Verb::Tree { .. } => "tree",
         Verb::Stream { .. } if verb.streamed_path().is_some() => "put",

@@ -155,6 +155,8 @@ impl KnownHosts {
 pub enum HostTrust {
     /// Only servers with one of these keys; the list of known hosts is not asked.
     Pinned(Vec<Fingerprint>),
+    /// Only these servers, each with its key; the list of known hosts is not asked.
+    Each(Vec<(HostAddress, Fingerprint)>),
     /// Servers of the list.
     Known {
         /// The list.
@@ -186,7 +188,12 @@ impl HostTrust {
     ) -> Result<Standing, HostRefused> {
         match self {
             HostTrust::Pinned(keys) if keys.contains(&fingerprint) => Ok(Standing::Trusted),
-            HostTrust::Pinned(_) => Err(HostRefused::NotPinned { host: host.clone(), fingerprint }),
+            HostTrust::Each(pairs) if pairs.iter().any(|p| p.0 == *host && p.1 == fingerprint) => {
+                Ok(Standing::Trusted)
+            }
+            HostTrust::Pinned(_) | HostTrust::Each(_) => {
+                Err(HostRefused::NotPinned { host: host.clone(), fingerprint })
+            }
             HostTrust::Known { hosts, unknown } => {
                 match (hosts.check(host, fingerprint), unknown) {
                     (Ok(()), _) => Ok(Standing::Trusted),
@@ -204,7 +211,7 @@ impl HostTrust {
     /// As [`KnownHosts::remember`].
     pub fn remember(&self, host: &HostAddress, fingerprint: Fingerprint) -> Result<(), TrustError> {
         match self {
-            HostTrust::Pinned(_) => Ok(()),
+            HostTrust::Pinned(_) | HostTrust::Each(_) => Ok(()),
             HostTrust::Known { hosts, .. } => match &hosts.path {
                 Some(path) => KnownHosts::remember(path, host, fingerprint),
                 None => Ok(()),

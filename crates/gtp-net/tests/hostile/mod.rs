@@ -130,6 +130,7 @@ pub fn an_open(verb: Verb) -> Open {
         client_session: 9,
         interval_us: None,
         path: None,
+        ticket: None,
     }
 }
 

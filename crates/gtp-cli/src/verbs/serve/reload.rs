@@ -110,12 +110,13 @@ impl Service {
 }
 
 /// The settings that a server which runs cannot change, with their values.
-fn fixed(args: &ServeArgs) -> [(&'static str, String); 7] {
+fn fixed(args: &ServeArgs) -> [(&'static str, String); 8] {
     let said = |value: &dyn std::fmt::Debug| format!("{value:?}");
     [
         ("listen", args.listen.clone()),
         ("public", said(&args.public)),
         ("authorized-keys", said(&args.authorized_keys)),
+        ("third-party", said(&args.third_party)),
         ("engines", said(&args.engines)),
         ("interval, daemon", said(&(args.host.interval, &args.host.daemon))),
         ("audit (whether there is one)", said(&args.audit.is_some())),

@@ -1,0 +1,155 @@
+//! One source and several sinks: what each sink gets beside its max-min share, and how often the
+//! source reads each byte.
+//!
+//! A file goes to five sinks of different capacities by one `gtp put`. Nothing but the hosts' own
+//! capacities limits. Rates are of IP bytes as the source counts them, between two moments at
+//! which all sinks are at work.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use gtp_alloc::maxmin::{Network, Session, solve};
+use serde_json::{Value, json};
+
+use crate::cases::Tools;
+use crate::lab::{Lab, namespace};
+
+/// What the source can send, in Mbit/s.
+const SOURCE: u32 = 600;
+/// What each sink can receive.
+const SINKS: [u32; 5] = [100, 200, 300, 300, 300];
+/// Bytes of the file: 1 GiB.
+const SIZE: u64 = 1 << 30;
+/// Seconds after the start between which rates are taken.
+const STEADY: (f64, f64) = (5.0, 60.0);
+/// After this time without a change a file counts as settled: one that has just changed is read
+/// more often, to be sure of what it holds.
+const SETTLED: Duration = Duration::from_secs(12);
+/// How far a rate may be from the share, as a part of that.
+const OFF: f64 = 0.01;
+
+fn address(sink: usize) -> String {
+    format!("10.77.0.{}", 30 + sink)
+}
+
+/// The network file: every sink is 20 ms from the source.
+fn network() -> String {
+    let mut text = format!(
+        "[emulator]\nmemory = \"1GiB\"\n[[link]]\nname = \"there\"\ndelay = \"10ms\"\n\
+         [[link]]\nname = \"back\"\ndelay = \"10ms\"\n[[host]]\nname = \"src\"\n\
+         namespace = \"{}\"\naddress = [\"10.77.0.10/24\"]\n",
+        namespace("src")
+    );
+    for n in 0..SINKS.len() {
+        text += &format!(
+            "[[host]]\nname = \"s{n}\"\nnamespace = \"{}\"\naddress = [\"{}/24\"]\n\
+             [[route]]\nfrom = \"src\"\nto = \"s{n}\"\nlinks = [\"there\"]\n\
+             [[route]]\nfrom = \"s{n}\"\nto = \"src\"\nlinks = [\"back\"]\n",
+            namespace(&format!("s{n}")),
+            address(n)
+        );
+    }
+    text
+}
+
+/// The max-min share of each sink in bit/s while all are at work.
+fn fair() -> Result<Vec<f64>> {
+    let mbit = |rate: &u32| f64::from(*rate) * 1e6;
+    let mut network = Network::new([&SOURCE].into_iter().chain(&SINKS).map(mbit).collect())?;
+    for sink in 1..=SINKS.len() as u32 {
+        network.add(Session { uses: &[0, sink], weight: 1.0, demand: f64::INFINITY })?;
+    }
+    Ok(solve(&network))
+}
+
+/// One file to five sinks.
+///
+/// # Errors
+/// If the network or a process cannot be started, or the command fails.
+pub fn run(tools: &Tools) -> Result<Value> {
+    let mut lab = Lab::open_file(&network(), &tools.gtp)?;
+    let id = lab.command("src", &tools.gtp).arg("id").output()?.stdout;
+    let mut urls = Vec::new();
+    for (n, rate) in SINKS.iter().enumerate() {
+        let (name, data) = (format!("s{n}"), lab.dir.path().join(format!("data{n}")));
+        fs::create_dir(&data)?;
+        let config = lab.config(&format!("{name}-4810"));
+        fs::create_dir_all(&config)?;
+        fs::write(config.join("authorized_keys"), &id)?;
+        let capacity = format!("{rate}Mbit");
+        let options = ["--writable", "--daemon", "off", "--capacity-in", &capacity];
+        lab.serve(&name, &data, &options)?;
+        urls.push(format!("gtp://{}:4810/file", address(n)));
+    }
+    let file = lab.dir.path().join("file");
+    // A hole would not be read.
+    crate::plans::write(&file, SIZE)?;
+    std::thread::sleep(SETTLED);
+    let mut put = lab.command("src", &tools.gtp);
+    put.arg("put").arg(&file).args(&urls).args(["--json", "--accept-new", "--daemon", "off"]);
+    put.args(["--capacity-out", &format!("{SOURCE}Mbit")]);
+    let output = put.stdin(Stdio::null()).output()?;
+    ensure!(output.status.success(), "the put failed: {:?}", output.status);
+    let lines = String::from_utf8(output.stdout)?;
+    let told: Vec<Value> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    figures(&told, &urls)
+}
+
+fn figures(told: &[Value], urls: &[String]) -> Result<Value> {
+    let fair = fair()?;
+    let (mut rates, mut seconds, mut missed) = (Vec::new(), Vec::new(), Vec::new());
+    for (url, fair) in urls.iter().zip(&fair) {
+        let own = || told.iter().filter(|line| line["sink"] == *url);
+        let rate = steady(own().filter(|line| line["event"] == "progress"))?;
+        let off = rate / fair - 1.0;
+        if off.abs() > OFF {
+            missed.push(format!("{url}: its rate is {:+.2} % from its share", 100.0 * off));
+        }
+        let done = own().find(|line| line["event"] == "done").context("one is not done")?;
+        seconds.push(done["seconds"].as_f64().context("no time")?);
+        rates.push(rate);
+    }
+    // Those that are faster end before the slow one does.
+    if seconds.iter().skip(1).any(|&fast| fast > 0.95 * seconds[0]) {
+        missed.push(format!("the slow sink delays others: {seconds:?}"));
+    }
+    let ended = told.last().context("nothing was said")?;
+    let read = ended["read_bytes"].as_u64().context("no count")? as f64 / SIZE as f64;
+    if read != 1.0 {
+        missed.push(format!("each byte is read {read:.3} times"));
+    }
+    let worst = rates.iter().zip(&fair).map(|(rate, fair)| (rate / fair - 1.0).abs());
+    Ok(json!({
+        "case": "one-to-five",
+        "rates": rates,
+        "fair": fair,
+        "worst_share_off": worst.fold(0.0, f64::max),
+        "seconds": seconds,
+        "reads_of_each_byte": read,
+        "missed": missed,
+    }))
+}
+
+/// The mean rate on the wire between the two moments.
+fn steady<'e>(progress: impl Iterator<Item = &'e Value>) -> Result<f64> {
+    let mut within = progress.filter_map(|line| {
+        let at = line["seconds"].as_f64()?;
+        let bytes = line["sources"][0]["wire_bytes"].as_u64()?;
+        (STEADY.0..=STEADY.1).contains(&at).then_some((at, bytes as f64))
+    });
+    let (first, last) = (within.next().context("no progress")?, within.last());
+    let last = last.context("one line of progress")?;
+    Ok((last.1 - first.1) * 8.0 / (last.0 - first.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slow_sink_has_all_that_it_can_take_and_the_others_share_the_rest() {
+        assert_eq!(fair().unwrap(), [100e6, 125e6, 125e6, 125e6, 125e6]);
+    }
+}

@@ -1,0 +1,414 @@
+//! Answers `fetch`: gets an object from other servers, for a client that may write here.
+//!
+//! The client moves no bytes. It names servers, and for each it has signed a ticket that lets this
+//! server read one object there. Nothing is fetched without: the tickets are checked here first, so
+//! that this server asks nobody for what its client has not signed. What comes is received as any
+//! `get` receives, and written as any `put` is: beneath the export, within quotas, and on the
+//! client's account.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gtp_store::{BlockSink, Manifest, Recheck, SinkError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::admission::listing_bytes;
+use super::budget::{Share, USED_UP};
+use super::clients::Seat;
+use super::put::{TakenRoom, Target, Trouble, must_leave, refuse};
+use super::session::{Client, Ending};
+use super::spot::{Spot, find};
+use super::{Moved, Pace, ServeConfig, Shared, Stop};
+use crate::client::{
+    Endpoint, Event, GetRequest, Monitor, Outcome, Place, Progress, Terms, Udp, Url, get,
+};
+use crate::control::ControlError;
+use crate::engine::Host;
+use crate::flows::{Failure, FailureKind, Law};
+use crate::identity::{Fingerprint, Identity};
+use crate::messages::{
+    ENTRIES_MAX, Fault, FetchFrom, FetchSeen, FetchSource, Fetched, Message, PeerText, Reason,
+};
+use crate::ticket::{Shown, Ticket};
+use crate::trust::{HostAddress, HostTrust};
+
+/// What fetches for clients.
+pub(crate) struct Fetching {
+    endpoint: Arc<Endpoint>,
+    /// Fetches that may wait for listings, which take memory before they can be counted.
+    listings: Arc<Semaphore>,
+}
+
+impl Fetching {
+    /// With this server's key, within the ranges that it is configured for; nothing if there are
+    /// none.
+    pub fn of(host: &Host, identity: &Identity, config: &ServeConfig) -> Option<Fetching> {
+        if config.third_party.is_empty() {
+            return None;
+        }
+        let (host, ranges) = (host.clone(), config.third_party.clone());
+        let endpoint = Endpoint::within(host, identity.clone(), config.interval, ranges);
+        Some(Fetching { endpoint, listings: Arc::new(Semaphore::new(LISTINGS_AT_ONCE)) })
+    }
+}
+
+pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
+    if client.open.law.is_alone() {
+        let text = "a server fetches for others by the control law grant only";
+        let failure = Failure::new(FailureKind::Destination, text);
+        return refuse(client, failure).await;
+    }
+    let spot = match find(&client).await {
+        Ok(spot) => spot,
+        Err(failure) => return refuse(client, failure).await,
+    };
+    let begun = tokio::select! {
+        begun = begin(shared, &mut client, spot) => begun,
+        why = stop.told() => Err(must_leave(why)),
+    };
+    let fetched = match begun {
+        Ok(order) => order.run(&mut client, stop).await,
+        Err(trouble) => Err(trouble),
+    };
+    let Client { mut channel, seat, .. } = client;
+    match fetched {
+        Ok((fetched, moved)) => {
+            let telling = async {
+                if channel.send(&Message::Fetched(fetched)).await.is_ok() {
+                    channel.close().await;
+                }
+            };
+            seat.linger(telling).await;
+            Ending { moved, ..Ending::default() }
+        }
+        Err(Trouble { tell, failure, moved }) => {
+            if let Some(reason) = tell {
+                let telling = async {
+                    channel.dismiss(reason, failure.text.clone()).await;
+                    channel.close().await;
+                };
+                seat.linger(telling).await;
+            }
+            Ending { moved, ..Ending::failed(failure) }
+        }
+    }
+}
+
+/// Hears what is to be fetched, and from whom.
+async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order, Trouble> {
+    let Some(fetching) = &shared.fetching else {
+        let failure = Failure::new(FailureKind::Other, "this server fetches nothing");
+        return Err(Trouble::told(Reason::Permission, failure));
+    };
+    let session = client.host.new_session_id();
+    let opened = client.opened(shared, session, spot.object(), (0, 0));
+    client.channel.send(&opened).await?;
+    let asked = timeout(ORDER_SPAN, client.channel.recv()).await;
+    let asked = asked.map_err(|_| ControlError::TimedOut("the sources of the fetch"))??;
+    let Message::FetchFrom(FetchFrom { sources, patience_ms }) = asked else {
+        let error = ControlError::Unexpected(format!("message {}", asked.name()));
+        return Err(Trouble::told(Reason::Unexpected, error.into()));
+    };
+    let by = (client.channel.peer(), shared.fingerprint);
+    let judged = sources.iter().map(|source| judge(source, by));
+    let sources = judged.collect::<Result<Vec<Source>, Failure>>();
+    let sources = sources.map_err(|why| Trouble::told(Reason::NotAuthorised, why))?;
+    let late = timeout(ORDER_SPAN, Arc::clone(&fetching.listings).acquire_owned()).await;
+    let Ok(Ok(permit)) = late else {
+        let failure = Failure::new(FailureKind::Temporary, "too many fetches begin here now");
+        return Err(Trouble::told(Reason::Busy, failure));
+    };
+    let patience = Duration::from_millis(patience_ms.into()).clamp(PATIENCE_LEAST, PATIENCE_MOST);
+    let terms = Terms {
+        law: Law::Grant,
+        weight: f64::from(client.weight_milli) / 1000.0,
+        max_rate: shared.terms().max_rate.min(client.allowance.most),
+        path: client.path_use,
+        patience,
+        udp: Udp::Auto,
+        tickets: Arc::new(sources.iter().map(|s| (s.url.clone(), s.ticket.clone())).collect()),
+        ..Terms::new(HostTrust::Each(sources.iter().map(Source::known).collect()))
+    };
+    let urls = sources.into_iter().map(|source| source.url).collect();
+    let target = Target::of(shared, client, spot);
+    let share = client.outlet.walks.share(client.holder);
+    let recheck = Arc::new(Recheck::default());
+    let (seat, watched) = (Arc::clone(&client.seat), Arc::clone(&recheck));
+    let opening = Opening { target, share, permit, recheck: watched, _seat: seat };
+    let endpoint = Arc::clone(&fetching.endpoint);
+    Ok(Order { endpoint, urls, terms, opening, recheck })
+}
+
+/// A source that the client has signed a ticket for.
+struct Source {
+    url: Url,
+    key: Fingerprint,
+    ticket: Vec<u8>,
+}
+
+impl Source {
+    fn known(&self) -> (HostAddress, Fingerprint) {
+        (self.url.host().clone(), self.key)
+    }
+}
+
+/// Whether the client, whose key comes first, has signed this for this server.
+fn judge(
+    source: &FetchSource,
+    (client, own): (Fingerprint, Fingerprint),
+) -> Result<Source, Failure> {
+    let bad = |why: &dyn std::fmt::Display| {
+        let host = gtp_text::of_message(&source.host);
+        let text = format!("the ticket for {host} does not count here: {why}");
+        Failure::new(FailureKind::Authentication, text)
+    };
+    let host: HostAddress = source.host.parse().map_err(|why| bad(&why))?;
+    let ticket = Ticket::read(&source.ticket).map_err(|why| bad(&why))?;
+    if ticket.signer != client {
+        return Err(bad(&"somebody else has signed it"));
+    }
+    let (server, path) = (ticket.allowed.server, &ticket.allowed.path);
+    let now_s = gtp_sys::clock::unix_seconds();
+    // Which server and object these are is for the client to say, and for that server to check.
+    ticket.judge(Shown { server, holder: own, path, now_s }).map_err(|why| bad(&why))?;
+    let url = Url::of(host, path).ok_or_else(|| bad(&"its path is none"))?;
+    Ok(Source { url, key: server, ticket: source.ticket.clone() })
+}
+
+/// A fetch that is agreed on.
+struct Order {
+    endpoint: Arc<Endpoint>,
+    urls: Vec<Url>,
+    terms: Terms,
+    opening: Opening,
+    recheck: Arc<Recheck>,
+}
+
+/// What opens the sink, once the object is known.
+struct Opening {
+    target: Target,
+    share: Share,
+    permit: OwnedSemaphorePermit,
+    recheck: Arc<Recheck>,
+    /// The client's place, which is held until what is there is read even if the client is gone.
+    _seat: Arc<Seat>,
+}
+
+/// What a sink leaves beside itself: its room within quotas, or why there is none, and the memory
+/// of its listing, until the fetch is over.
+#[derive(Default)]
+struct Beside {
+    room: Option<TakenRoom>,
+    trouble: Option<Trouble>,
+    share: Option<Share>,
+}
+
+impl Opening {
+    fn open(
+        self,
+        manifest: &Arc<Manifest>,
+        beside: &Mutex<Beside>,
+    ) -> Result<Box<dyn BlockSink>, SinkError> {
+        let Opening { target, mut share, permit, recheck, _seat } = self;
+        let names = manifest.entries.iter().map(|entry| entry.path.as_str().len());
+        // Each name is known once more while it is watched for quotas.
+        let bytes: u64 = names.map(|length| listing_bytes(target.path_length() + length)).sum();
+        let opened = match share.take(bytes) && (target.is_idle() || share.take(bytes)) {
+            true => target.open(Arc::clone(manifest), recheck, Default::default()),
+            false => {
+                let failure = Failure::new(FailureKind::Temporary, USED_UP);
+                Err(Trouble::told(Reason::Busy, failure))
+            }
+        };
+        drop(permit);
+        let mut beside = beside.lock().unwrap_or_else(PoisonError::into_inner);
+        beside.share = Some(share);
+        match opened {
+            Ok((sink, room)) => {
+                beside.room = Some(room);
+                Ok(sink)
+            }
+            Err(trouble) => {
+                let text = trouble.failure.text.clone();
+                beside.trouble = Some(trouble);
+                Err(SinkError::Unsuitable(text))
+            }
+        }
+    }
+}
+
+impl Order {
+    /// Fetches, and tells the client how far that is.
+    async fn run(self, client: &mut Client, stop: &mut Stop) -> Result<(Fetched, Moved), Trouble> {
+        let Order { endpoint, urls: sources, terms, opening, recheck } = self;
+        let recheck = Stopping(recheck);
+        let beside = Arc::new(Mutex::new(Beside::default()));
+        let left = Arc::clone(&beside);
+        let make = Box::new(move |manifest: &Arc<Manifest>| opening.open(manifest, &left));
+        let (events, mut heard) = mpsc::unbounded_channel();
+        let (progress, seen) = watch::channel(Progress::default());
+        let (halt, halted) = watch::channel(None);
+        let monitor = Monitor { events, progress, stop: halted };
+        measure(client, &seen);
+        let request = GetRequest { sources, terms, place: Place::Sink(make), expected: None };
+        let mut getting = pin!(get(endpoint, request, monitor));
+        let mut tick = interval(SEEN_SPAN);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut left_by, mut remarks) = (None, REMARKS_MAX);
+        let ended = loop {
+            let why = tokio::select! {
+                ended = &mut getting => break ended,
+                Some(event) = heard.recv() => match remark(event).filter(|_| remarks > 0) {
+                    Some(remark) if left_by.is_none() => {
+                        remarks -= 1;
+                        client.channel.send(&remark).await.err().map(Trouble::from)
+                    }
+                    Some(_) | None => None,
+                },
+                message = client.channel.recv(), if left_by.is_none() => Some(given_up(message)),
+                why = stop.told(), if left_by.is_none() => Some(must_leave(why)),
+                _ = tick.tick(), if left_by.is_none() => {
+                    let far = of(&seen.borrow());
+                    client.channel.send(&Message::FetchSeen(far)).await.err().map(Trouble::from)
+                }
+            };
+            if let Some(why) = why {
+                left_by = Some(why);
+                recheck.0.stop();
+                halt.send_replace(Some(FailureKind::Interrupted));
+            }
+        };
+        let Beside { room, trouble, share } =
+            std::mem::take(&mut *beside.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(room) = room {
+            room.give_back().await;
+        }
+        drop(share);
+        let moved = moved(&seen.borrow());
+        match (ended, left_by.or(trouble)) {
+            (Ok(outcome), _) => {
+                let files = outcome.files_written;
+                Ok((fetched(outcome), Moved { files, ..moved }))
+            }
+            (Err(_), Some(why)) => Err(Trouble { moved, ..why }),
+            (Err(failure), None) => {
+                Err(Trouble { moved, ..Trouble::told(reason_of(failure.kind), failure) })
+            }
+        }
+    }
+}
+
+/// Reads no more of what is there once nobody waits for it.
+struct Stopping(Arc<Recheck>);
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// What the client hears of a source that is lost: a fault that does not end the session.
+fn remark(event: Event) -> Option<Message> {
+    let (url, failure) = match event {
+        Event::Retry { url, failure, .. } | Event::Dropped { url, failure } => (url, failure),
+        Event::Started { .. }
+        | Event::Way { .. }
+        | Event::Skipped(_)
+        | Event::Warning(_)
+        | Event::BadBlock { .. }
+        | Event::Renewed { .. }
+        | Event::FileDone { .. } => return None,
+    };
+    let text = PeerText::new(format!("{url}: {}", failure.text));
+    Some(Message::Fault(Fault { reason: reason_of(failure.kind), text, path: Some(Vec::new()) }))
+}
+
+/// Why a client that says this, or is gone, wants no more.
+fn given_up(message: Result<Message, ControlError>) -> Trouble {
+    match message {
+        Ok(Message::Cancel) => {
+            let failure = Failure::new(FailureKind::Interrupted, "given up by the client");
+            Trouble { tell: None, failure, moved: Moved::default() }
+        }
+        Ok(other) => {
+            let error = ControlError::Unexpected(format!("message {}", other.name()));
+            Trouble::told(Reason::Unexpected, error.into())
+        }
+        Err(error) => error.into(),
+    }
+}
+
+/// The operator sees how far it is, and how fast.
+fn measure(client: &Client, seen: &watch::Receiver<Progress>) {
+    let gauge = seen.clone();
+    client.told.measure(move || moved(&gauge.borrow()));
+    let gauge = seen.clone();
+    client.told.pace(move || {
+        let progress = gauge.borrow();
+        let (rate, granted) = (progress.rate(), progress.granted());
+        (progress.total > 0).then(|| Pace { rate, granted, limited_by: progress.limited_by() })
+    });
+}
+
+fn moved(progress: &Progress) -> Moved {
+    let sum = |of: fn(&crate::client::SourceShare) -> u64| progress.sources.iter().map(of).sum();
+    Moved {
+        content_bytes: sum(|source| source.bytes),
+        wire_bytes: sum(|source| source.wire_bytes),
+        wasted_bytes: sum(|source| source.duplicate_bytes),
+        loss_ratio: progress.loss_ratio(),
+        ..Moved::default()
+    }
+}
+
+fn of(progress: &Progress) -> FetchSeen {
+    let Progress { bytes, total, resumed_bytes, rechecked, .. } = *progress;
+    FetchSeen { bytes, total, resumed_bytes, rechecked }
+}
+
+fn fetched(outcome: Outcome) -> Fetched {
+    let first = outcome.skipped.first().map(|failure| PeerText::new(failure.text.clone()));
+    Fetched {
+        bytes: outcome.bytes,
+        resumed_bytes: outcome.resumed_bytes.min(outcome.bytes),
+        files_written: outcome.files_written,
+        files_unchanged: outcome.files_unchanged,
+        left_out: (outcome.skipped.len() as u64).min(ENTRIES_MAX),
+        first_left_out: first,
+    }
+}
+
+/// What the client is told of a failure at the sources.
+fn reason_of(kind: FailureKind) -> Reason {
+    match kind {
+        FailureKind::Missing => Reason::Missing,
+        FailureKind::Destination => Reason::Destination,
+        FailureKind::Temporary | FailureKind::Unreachable => Reason::Busy,
+        FailureKind::Integrity => Reason::Integrity,
+        FailureKind::Authentication => Reason::NotAuthorised,
+        FailureKind::TimeLimit => Reason::TimedOut,
+        FailureKind::NoUdpPath => Reason::NoUdpPath,
+        FailureKind::Interrupted => Reason::Stopping,
+        FailureKind::Other | FailureKind::Usage | FailureKind::Partial => Reason::Other,
+    }
+}
+
+/// Fetches that wait for listings at a time. Each gets at most eight, of which the longest takes
+/// some 650 MB, before the budget of listings counts the one that is kept.
+const LISTINGS_AT_ONCE: usize = 16;
+
+/// How long a client has to name its sources, and a fetch waits for others that begin.
+const ORDER_SPAN: Duration = Duration::from_secs(10);
+
+/// Lost sources that the client hears of, of one fetch.
+const REMARKS_MAX: u32 = 100;
+
+/// Time between two words on how far it is.
+const SEEN_SPAN: Duration = Duration::from_millis(250);
+
+/// How long a fetch may go on without progress, at least and at most: whoever wants to wait for
+/// longer orders it anew, with new tickets.
+const PATIENCE_LEAST: Duration = Duration::from_secs(1);
+const PATIENCE_MOST: Duration = Duration::from_secs(60);
