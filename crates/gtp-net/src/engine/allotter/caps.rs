@@ -27,6 +27,7 @@ pub(super) fn config() -> HubConfig {
         users: BTreeMap::new(),
         most: BTreeMap::new(),
         least: BTreeMap::new(),
+        end_node: gtpd::EndNodeSessions::default(),
     }
 }
 

@@ -45,6 +45,7 @@ fn config(grace: Span) -> HubConfig {
         users: BTreeMap::new(),
         most: BTreeMap::new(),
         least: BTreeMap::new(),
+        end_node: gtpd::EndNodeSessions::default(),
     }
 }
 
