@@ -279,6 +279,18 @@ async fn a_ticket_gives_no_more_than_its_signer_has() {
 }
 
 #[tokio::test]
+async fn a_client_whom_a_source_does_not_know_reads_nothing_there_by_the_rights_of_its_sink() {
+    let client = Identity::generate();
+    let sink = Site::new(&[(&client, "read,write")], &[LOOPBACK]).await;
+    let source = Site::new(&[(&sink.identity, "read")], &[]).await;
+    std::fs::write(source.path("a"), content(1)).unwrap();
+    let sources = vec![(source.url("a"), source.key())];
+    let failure = ordered(&client, (sink.url("new"), sink.key()), sources).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Authentication, "{failure}");
+    assert!(sink.is_untouched());
+}
+
+#[tokio::test]
 async fn a_sink_fetches_nothing_that_its_client_has_not_signed_for_it() {
     let world = World::new().await;
     let allowed = world.allowed();

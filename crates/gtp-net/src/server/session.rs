@@ -179,8 +179,9 @@ pub(super) async fn serve(
     is_done
 }
 
-/// The ticket that a client shows, if it counts. A signer who is not on the list could give no more
-/// than everybody has, so such a ticket is as good as none.
+/// The ticket that a client shows. A signer who is not on the list gives what strangers have, so
+/// such a ticket is not counted; but the client never falls back to its own rights, which whoever
+/// had it fetch may lack.
 async fn ticket(
     shared: &Shared,
     open: &Open,
@@ -200,7 +201,7 @@ async fn ticket(
     let is_listed = |trust: &ClientTrust| holder(trust, &ticket.signer) != Holder::Strangers;
     // That the list cannot be used is told by whoever looks at it next.
     if !shared.keys.look().await.is_ok_and(|trust| is_listed(&trust)) {
-        return Ok(None);
+        return Ok(Some(ticket));
     }
     match shared.tickets.count(&ticket, now_s) {
         Ok(()) => Ok(Some(ticket)),
