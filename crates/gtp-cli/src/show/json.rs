@@ -130,19 +130,13 @@ impl Json {
             return;
         }
         self.bytes = progress.bytes;
-        self.line(json!({
-            "event": "progress",
-            "seconds": progress.elapsed.as_secs_f64(),
-            "bytes": progress.bytes,
-            "total": progress.total,
-            "resumed_bytes": progress.resumed_bytes,
-            "rechecked_bytes": progress.rechecked,
-            "rate": progress.rate().as_bps(),
-            "granted": rate(progress.granted()),
-            "limited_by": progress.limited_by().as_str(),
-            "loss_ratio": progress.loss_ratio(),
-            "sources": progress.sources.iter().map(source).collect::<Vec<_>>(),
-        }));
+        let mut value = numbers(progress);
+        value["event"] = json!("progress");
+        value["granted"] = json!(rate(progress.granted()));
+        value["limited_by"] = json!(progress.limited_by().as_str());
+        value["loss_ratio"] = json!(progress.loss_ratio());
+        value["sources"] = progress.sources.iter().map(source).collect();
+        self.line(value);
     }
 
     pub fn done(&self, outcome: &Outcome) {
@@ -215,6 +209,18 @@ pub fn ended_at_sinks(exit_code: u8, (sinks, done): (usize, usize), read: ReadBy
 /// Writes one line at once, so that a reader of a pipe sees it now.
 pub fn line(value: &Value) {
     output::line_beside(value);
+}
+
+/// How far a transfer is, of whatever kind.
+pub fn numbers(progress: &Progress) -> Value {
+    json!({
+        "seconds": progress.elapsed.as_secs_f64(),
+        "bytes": progress.bytes,
+        "total": progress.total,
+        "resumed_bytes": progress.resumed_bytes,
+        "rechecked_bytes": progress.rechecked,
+        "rate": progress.rate().as_bps(),
+    })
 }
 
 /// A source's numbers; the trace writes the same.

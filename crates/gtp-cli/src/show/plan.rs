@@ -238,7 +238,7 @@ impl<'a> Watched<'a> {
             for number in self.about.numbers() {
                 let row = &self.rows[number.0][number.1];
                 if row.began.is_some() && row.end.is_none() && row.progress.total > 0 {
-                    json::line(&self.about.line("progress", number, numbers(&row.progress)));
+                    json::line(&self.about.line("progress", number, json::numbers(&row.progress)));
                 }
             }
         }
@@ -379,17 +379,6 @@ impl Row {
             None => "not begun".into(),
         }
     }
-}
-
-fn numbers(progress: &Progress) -> Value {
-    json!({
-        "seconds": progress.elapsed.as_secs_f64(),
-        "bytes": progress.bytes,
-        "total": progress.total,
-        "resumed_bytes": progress.resumed_bytes,
-        "rechecked_bytes": progress.rechecked,
-        "rate": progress.rate().as_bps(),
-    })
 }
 
 fn rate(bps: f64) -> Rate {
