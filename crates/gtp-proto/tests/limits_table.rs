@@ -15,6 +15,10 @@ const WALKS: &str = "gtp-net/src/server/walks.rs";
 const LIST: &str = "gtp-net/src/server/list.rs";
 const NAME: &str = "gtp-store/src/name.rs";
 const CARRIER: &str = "gtp-net/src/engine/carrier.rs";
+const TICKET: &str = "gtp-net/src/ticket.rs";
+const USED_TICKETS: &str = "gtp-net/src/server/used_tickets.rs";
+const FETCHED: &str = "gtp-net/src/messages/fetch.rs";
+const FETCHES: &str = "gtp-net/src/server/fetch.rs";
 
 /// Each row with its constants, in the order of its numbers; a factor turns the constant's unit
 /// into the table's.
@@ -30,6 +34,22 @@ const ROWS: &[Row] = &[
     (
         "bytes of a stream that wait to be sent for the first time",
         &[(MESSAGES, "STREAM_UNSENT", 1.0)],
+    ),
+    (
+        "time for which a ticket holds; sessions that it opens; clocks apart",
+        &[
+            (TICKET, "TICKET_SECONDS_MOST", 1.0),
+            (USED_TICKETS, "SESSIONS_OF_TICKET", 1.0),
+            (TICKET, "CLOCK_SKEW_SECONDS", 1.0),
+        ],
+    ),
+    (
+        "tickets remembered of one signer; in all",
+        &[(USED_TICKETS, "TICKETS_OF_SIGNER", 1.0), (USED_TICKETS, "TICKETS", 1.0)],
+    ),
+    (
+        "sources of a fetch for others; fetches that wait for listings",
+        &[(FETCHED, "FETCH_SOURCES_MAX", 1.0), (FETCHES, "LISTINGS_AT_ONCE", 1.0)],
     ),
     ("units in a row", &[(CORE, "MAX_UNITS", 1.0)]),
     (
