@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use gtp_alloc::Time;
 use gtp_net::engine::{Ended, Frame, FramesIn, FramesOut, frame_most};
 use gtp_proto::Repairs;
 
@@ -38,7 +39,7 @@ pub fn stream_frames(bytes: &[u8]) {
                 rest = tail;
                 // The core lets through only what is wanted, once.
                 match unit.filter(|unit| wanted.remove(unit)) {
-                    Some(unit) => heard.take(unit, content),
+                    Some(unit) => heard.take(unit, content, Time::ZERO),
                     None => Ok(()),
                 }
             }

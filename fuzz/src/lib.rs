@@ -13,7 +13,9 @@ use gtp_emu::NetSpec;
 use gtp_net::control::carriage::{Parted, Parting};
 use gtp_net::crypto::{Opener, SECRET_LEN, Suite, TrafficSecret};
 use gtp_net::identity::Fingerprint;
-use gtp_net::messages::{Message, printable};
+use gtp_net::messages::{Message, PROBE_SERVICE, printable};
+use gtp_net::probe::{Plan, Word};
+use gtp_net::ticket::Ticket;
 use gtp_net::trust::{AuthorizedKeys, HostAddress, KnownHosts};
 use gtp_proto::wire::{Control, DataHead, HEADER_LEN, Header, Kind};
 use gtp_store::{Entry, Manifest, Mode, Mtime, RelPath, RootKind, Row, escaped, journal};
@@ -164,6 +166,25 @@ pub fn network_file(bytes: &[u8]) {
     }
 }
 
+/// A ticket: none is valid that nobody signed.
+pub fn ticket(bytes: &[u8]) {
+    assert!(Ticket::read(bytes).is_err());
+}
+
+/// A frame of a probe, and the name of a service as one.
+pub fn probe(bytes: &[u8]) {
+    if let Some(word) = Word::read(bytes) {
+        let mut again = Vec::new();
+        word.write(0, &mut again);
+        assert_eq!(Word::read(&again), Some(word));
+    }
+    for service in [bytes, &[PROBE_SERVICE, bytes].concat()] {
+        if let Some((plan, place)) = Plan::read(service) {
+            assert!(plan.is_sound() && plan.service(place) == service);
+        }
+    }
+}
+
 /// Sealed datagrams: nothing that was not sealed may open.
 pub fn opener(bytes: &[u8]) {
     let Some((head, body)) = bytes.split_at_checked(8) else { return };
@@ -200,6 +221,6 @@ mod tests {
 
     smoke! {
         datagram control_message journal names manifest trust_lists network_file opener
-        session_sequence ssh_pipe stream_frames stream_units
+        session_sequence ssh_pipe stream_frames stream_units ticket probe
     }
 }

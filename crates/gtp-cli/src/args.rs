@@ -28,6 +28,7 @@ use crate::hosts::Mirrors;
 use crate::keys::KeysArgs;
 use crate::log::LogFormat;
 use crate::plan::PlanArgs;
+use crate::probe::ProbeArgs;
 use crate::run::{PumpCommand, RunArgs};
 use crate::ssh::SshArgs;
 use crate::sync::SyncArgs;
@@ -92,6 +93,8 @@ pub enum Verb {
     Pump(PumpCommand),
     /// Send standard input as a stream, or receive one to standard output
     Stream(StreamArgs),
+    /// Send datagrams at a constant rate to a server, back, or both: loss, delay, reordering
+    Probe(ProbeArgs),
     /// Put an emulated network between processes on this machine
     Emulate(EmulateArgs),
     /// Five sources to one sink on this machine: a table, and a page with the rates over time

@@ -25,6 +25,7 @@ mod output;
 mod patient;
 mod plain_log;
 mod plan;
+mod probe;
 mod refused;
 mod run;
 mod shell;

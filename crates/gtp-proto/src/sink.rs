@@ -174,6 +174,8 @@ struct Quick {
     open: Option<(Time, [Progress; 2])>,
     /// Another one has shown since.
     again: bool,
+    /// How long it lasts at least before it is a loss.
+    patience: Span,
 }
 
 /// The sink's end of a session.
@@ -293,6 +295,16 @@ impl SinkSession {
     pub fn of_stream(mut self, repairs: Repairs) -> SinkSession {
         self.quick = Some(Quick::default());
         self.asker.set_repairs(repairs);
+        self
+    }
+
+    /// Of a stream: waits at least so long for what other packets have overtaken, also where no
+    /// reordering was seen that takes as long.
+    #[must_use]
+    pub fn waiting(mut self, patience: Span) -> SinkSession {
+        if let Some(quick) = &mut self.quick {
+            quick.patience = patience;
+        }
         self
     }
 
@@ -562,7 +574,8 @@ impl SinkSession {
         if quick.open.is_some() {
             quick.again = true;
         } else {
-            quick.open = Some((now + self.echo.guard, self.asker.reached_in_work()));
+            let guard = self.echo.guard.max(quick.patience);
+            quick.open = Some((now + guard, self.asker.reached_in_work()));
         }
     }
 
@@ -573,7 +586,8 @@ impl SinkSession {
         if at <= now {
             self.asker.find_lost(reached);
             let again = core::mem::take(&mut quick.again);
-            quick.open = again.then(|| (now + self.echo.guard, self.asker.reached_in_work()));
+            let guard = self.echo.guard.max(quick.patience);
+            quick.open = again.then(|| (now + guard, self.asker.reached_in_work()));
         }
     }
 

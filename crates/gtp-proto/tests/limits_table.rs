@@ -18,7 +18,8 @@ const CARRIER: &str = "gtp-net/src/engine/carrier.rs";
 const TICKET: &str = "gtp-net/src/ticket.rs";
 const USED_TICKETS: &str = "gtp-net/src/server/used_tickets.rs";
 const FETCHED: &str = "gtp-net/src/messages/fetch.rs";
-const FETCHES: &str = "gtp-net/src/server/fetch.rs";
+const PROBE: &str = "gtp-net/src/probe/plan.rs";
+const PROBED: &str = "gtp-net/src/server/probed.rs";
 
 /// Each row with its constants, in the order of its numbers; a factor turns the constant's unit
 /// into the table's.
@@ -36,6 +37,17 @@ const ROWS: &[Row] = &[
         &[(MESSAGES, "STREAM_UNSENT", 1.0)],
     ),
     (
+        "rate of a probe; bytes of its frames; its length; probes of a server at a time",
+        &[
+            (PROBE, "RATE_MOST_BPS", 1.0),
+            (PROBE, "FRAME_LEAST", 1.0),
+            (PROBE, "FRAME_MOST", 1.0),
+            (PROBE, "SPAN_LEAST_MS", 0.001),
+            (PROBE, "SPAN_MOST_MS", 0.001),
+            (PROBED, "AT_ONCE", 1.0),
+        ],
+    ),
+    (
         "time for which a ticket holds; sessions that it opens; clocks apart",
         &[
             (TICKET, "TICKET_SECONDS_MOST", 1.0),
@@ -47,10 +59,7 @@ const ROWS: &[Row] = &[
         "tickets remembered of one signer; in all",
         &[(USED_TICKETS, "TICKETS_OF_SIGNER", 1.0), (USED_TICKETS, "TICKETS", 1.0)],
     ),
-    (
-        "sources of a fetch for others; fetches that wait for listings",
-        &[(FETCHED, "FETCH_SOURCES_MAX", 1.0), (FETCHES, "LISTINGS_AT_ONCE", 1.0)],
-    ),
+    ("sources of a fetch for others", &[(FETCHED, "FETCH_SOURCES_MAX", 1.0)]),
     ("units in a row", &[(CORE, "MAX_UNITS", 1.0)]),
     (
         "unit payload",

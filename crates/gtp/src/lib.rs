@@ -44,6 +44,7 @@ pub mod examine;
 mod get;
 mod host;
 mod order;
+pub mod probe;
 mod put;
 mod server;
 mod stream;

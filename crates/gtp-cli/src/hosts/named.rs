@@ -106,6 +106,10 @@ impl<'a> Names<'a> {
                 args.url.iter_mut().for_each(|url| self.replace_url(url));
                 Some((&mut args.host, None))
             }
+            Verb::Probe(args) => {
+                self.replace_url(&mut args.url);
+                Some((&mut args.host, None))
+            }
             Verb::Ls(args) => {
                 self.replace_url(&mut args.url);
                 None

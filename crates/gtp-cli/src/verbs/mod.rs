@@ -40,6 +40,7 @@ pub fn run(verb: Verb) -> ExitCode {
                 | Verb::Cp(crate::cp::CpArgs { transfer: TransferArgs { json: true, .. }, .. })
                 | Verb::Ls(crate::args::LsArgs { json: true, .. })
                 | Verb::Plan(crate::plan::PlanArgs { json: true, .. })
+                | Verb::Probe(crate::probe::ProbeArgs { json: true, .. })
         );
     let is_service = matches!(verb, Verb::Serve(_));
     // What is started gets the limit that this process was started with: programs may use
@@ -77,6 +78,7 @@ fn check_descriptors(verb: &Verb) -> Result<(), Failure> {
             | Verb::FarEnd(_)
             | Verb::Pump(_)
             | Verb::Stream(_)
+            | Verb::Probe(_)
             | Verb::Bench(_)
     );
     if moves { gtp_sys::descriptors::check_limit().map_err(other) } else { Ok(()) }
@@ -99,6 +101,7 @@ fn obey(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Run(args) => crate::run::run(args),
         Verb::Pump(args) => crate::run::pump(args),
         Verb::Stream(args) => stream::run(args),
+        Verb::Probe(args) => crate::probe::run(args),
         Verb::Emulate(args) => emulate::run(args),
         Verb::Demo(args) => crate::demo::run(&args, transfer::agreed(args.control)),
         Verb::Bench(args) => crate::bench::run(args),

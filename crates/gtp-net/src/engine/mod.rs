@@ -65,8 +65,8 @@ pub use keeper::{Sharing, StartError};
 pub use law::{Alone, Law};
 pub use standing::{Bond, Stands};
 pub use stream::{
-    Broken, Ended, Frame, FrameReader, FrameWriter, FramesIn, FramesOut, Heard, Incoming, Outgoing,
-    Reading, Spoken, StreamEvent, StreamReader, StreamWriter, Units, Writing, frame_most,
+    Broken, Came, Ended, Frame, FrameReader, FrameWriter, FramesIn, FramesOut, Heard, Incoming,
+    Outgoing, Reading, Spoken, StreamEvent, StreamReader, StreamWriter, Units, Writing, frame_most,
 };
 #[doc(hidden)]
 pub use unthreaded::Unthreaded;

@@ -111,6 +111,23 @@ impl Verb {
         }
     }
 
+    /// The place for which a stream of frames is a probe, as the client names it: what is behind
+    /// the word and the numbers of the service. `None` for any other verb.
+    pub fn probed_path(&self) -> Option<&[u8]> {
+        match self {
+            Verb::Stream { service, delivery: Some(Delivery::Frames), .. } => {
+                let rest = service.strip_prefix(PROBE_SERVICE)?;
+                rest.iter().position(|&byte| byte == b':').map(|colon| &rest[colon + 1..])
+            }
+            Verb::Stream { .. }
+            | Verb::Get { .. }
+            | Verb::Put { .. }
+            | Verb::List { .. }
+            | Verb::Fetch { .. }
+            | Verb::Tree { .. } => None,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), Malformed> {
         match self {
             Verb::Get { path }

@@ -52,6 +52,8 @@ pub const SERVICE_MAX: usize = 4100;
 /// What the service of a stream begins with that a server of files writes to the file at the path
 /// behind it.
 pub const PUT_SERVICE: &[u8] = b"put:";
+/// What the service of a probe begins with, at a server of files.
+pub const PROBE_SERVICE: &[u8] = b"probe:";
 const _: () = assert!(SERVICE_MAX == PATH_MAX + PUT_SERVICE.len());
 
 /// Units that a stream's sink may ask for ahead of what it has, at least: what a session sends in

@@ -22,6 +22,7 @@ mod outlet;
 mod overlaps;
 pub(crate) mod path_questions;
 mod place;
+mod probed;
 mod pulse;
 mod put;
 mod quota;
@@ -80,6 +81,7 @@ use crate::identity::{Fingerprint, Identity};
 use crate::messages::STREAMS_MEMORY;
 use crate::tls::server_config;
 use admission::Narrowed;
+pub(crate) use admission::listing_bytes;
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
 use fetch::Fetching;
@@ -277,6 +279,8 @@ pub(crate) struct Shared {
     outlets: Arc<Outlets>,
     /// Memory for streams that are written to files.
     streams: Arc<Budget>,
+    /// One permit for each probe that may run.
+    probes: Semaphore,
     roots: Arc<KnownRoots>,
     terms: Arc<watch::Sender<Terms>>,
     events: mpsc::Sender<ServerEvent>,
@@ -382,6 +386,7 @@ impl Server {
             keys: Arc::new(keys),
             outlets: Arc::new(outlets),
             streams: Budget::new(Bytes(STREAMS_MEMORY)),
+            probes: Semaphore::new(probed::AT_ONCE),
             roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
             terms: Arc::new(watch::Sender::new(terms)),
             events,

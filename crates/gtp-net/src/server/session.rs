@@ -20,7 +20,7 @@ use super::told::Told;
 use super::used_tickets::Spent;
 use super::{
     Moved, Request, ServerEvent, Shared, Stop, Visit, Whose, WhyRefused, Writing, fetch, get, list,
-    put, streamed, tend,
+    probed, put, streamed, tend,
 };
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
@@ -28,7 +28,7 @@ use crate::engine::{Allowance, Host, SessionOpen};
 use crate::flows::{Alone, Failure, FailureKind, Law, keys, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{EntryKind, INTERVAL_US, Message, Open, Opened, Reason, Verb, printable};
-use crate::ticket::{Shown, Ticket};
+use crate::ticket::{BadTicket, Shown, Ticket};
 use crate::trust::{Access, ClientTrust};
 
 /// A refusal, for the client; the server hears of it as a failure.
@@ -120,7 +120,7 @@ pub(super) async fn serve(
     let (remote, peer) = (channel.ends().remote, channel.peer());
     let (mut request, mut whose) = (request(&open.verb, peer), Whose::Stranger);
     let judged = async {
-        let ticket = ticket(&shared, &open, peer).await?;
+        let ticket = ticket(&shared, &open, peer)?;
         // Whoever shows a ticket counts as its signer.
         let key = ticket.as_ref().map_or(peer, |ticket| ticket.signer);
         request.key = key;
@@ -139,7 +139,8 @@ pub(super) async fn serve(
         Ok(judged) => {
             let by = (judged.key, &open.verb);
             let staying = stay_if_allowed(&shared, &stop.seat, by, &judged.place);
-            staying.await.map(|()| judged)
+            let counted = staying.await.and_then(|()| count_ticket(&shared, &judged));
+            counted.map(|()| judged)
         }
         refused => refused,
     };
@@ -179,37 +180,43 @@ pub(super) async fn serve(
     is_done
 }
 
-/// The ticket that a client shows. A signer who is not on the list gives what strangers have, so
-/// such a ticket is not counted; but the client never falls back to its own rights, which whoever
-/// had it fetch may lack.
-async fn ticket(
-    shared: &Shared,
-    open: &Open,
-    peer: Fingerprint,
-) -> Result<Option<Ticket>, Refusal> {
+/// The ticket that a client shows, if it is valid here. The client never falls back to its own
+/// rights, which whoever had it fetch may lack.
+fn ticket(shared: &Shared, open: &Open, peer: Fingerprint) -> Result<Option<Ticket>, Refusal> {
     let Some(bytes) = &open.ticket else { return Ok(None) };
-    let refuse = |why: &dyn std::fmt::Display| {
-        Refusal::new(Reason::NotAuthorised, format!("the ticket does not count here: {why}"))
-    };
     let Verb::Get { path } = &open.verb else {
-        return Err(refuse(&"one is for fetching an object"));
+        return Err(bad_ticket(Reason::NotAuthorised, &"tickets are only for get"));
     };
-    let ticket = Ticket::read(bytes).map_err(|why| refuse(&why))?;
     let now_s = gtp_sys::clock::unix_seconds();
     let shown = Shown { server: shared.fingerprint, holder: peer, path, now_s };
-    ticket.judge(shown).map_err(|why| refuse(&why))?;
-    let is_listed = |trust: &ClientTrust| holder(trust, &ticket.signer) != Holder::Strangers;
-    // That the list cannot be used is told by whoever looks at it next.
-    if !shared.keys.look().await.is_ok_and(|trust| is_listed(&trust)) {
-        return Ok(Some(ticket));
-    }
-    match shared.tickets.count(&ticket, now_s) {
-        Ok(()) => Ok(Some(ticket)),
-        Err(why @ Spent::Used) => Err(refuse(&why)),
-        Err(why @ (Spent::Older | Spent::Full)) => {
-            Err(Refusal { reason: Reason::Busy, ..refuse(&why) })
-        }
-    }
+    let ticket = Ticket::read(bytes).and_then(|ticket| ticket.judge(shown).map(|()| ticket));
+    ticket.map(Some).map_err(|why| match why {
+        // A fetch that runs for long gets new ones.
+        BadTicket::Expired | BadTicket::NotYet => bad_ticket(Reason::Busy, &why),
+        BadTicket::Malformed
+        | BadTicket::Signature
+        | BadTicket::OtherServer
+        | BadTicket::OtherHolder
+        | BadTicket::OtherObject
+        | BadTicket::TooLong => bad_ticket(Reason::NotAuthorised, &why),
+    })
+}
+
+/// Counts a session that has a place here by a ticket. A signer who is not on the list gives what
+/// strangers have, so such a ticket is not counted.
+fn count_ticket(shared: &Shared, judged: &Judged) -> Result<(), Refusal> {
+    let Some(ticket) = judged.ticket.as_ref().filter(|_| judged.holder != Holder::Strangers) else {
+        return Ok(());
+    };
+    let counted = shared.tickets.count(ticket, gtp_sys::clock::unix_seconds());
+    counted.map_err(|why| match why {
+        Spent::Used => bad_ticket(Reason::NotAuthorised, &why),
+        Spent::Older | Spent::Full => bad_ticket(Reason::Busy, &why),
+    })
+}
+
+fn bad_ticket(reason: Reason, why: &dyn std::fmt::Display) -> Refusal {
+    Refusal::new(reason, format!("this ticket is not valid here: {why}"))
 }
 
 /// Has a client sent away once it may no longer do all that it began with, and looks whether that
@@ -273,6 +280,9 @@ async fn obey(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Endi
             why = stop.told() => Ending::failed(why.failure()),
         },
         Verb::Tree { .. } => tend::serve(shared, client, stop).await,
+        Verb::Stream { .. } if client.open.verb.probed_path().is_some() => {
+            probed::serve(shared, client, stop).await
+        }
         // One that leads to no file was refused.
         Verb::Stream { .. } => streamed::serve(shared, client, stop).await,
     }
@@ -283,15 +293,17 @@ fn request(verb: &Verb, key: Fingerprint) -> Request {
     Request { key, name: None, verb: word(verb), path: printable(place(verb)) }
 }
 
-/// What in the export the client asks for; of another stream than one into a file its service.
+/// What in the export the client asks for; of a stream that is neither into a file nor a probe, its
+/// service.
 pub(super) fn place(verb: &Verb) -> &[u8] {
-    verb.streamed_path().unwrap_or_else(|| verb.path())
+    verb.streamed_path().or_else(|| verb.probed_path()).unwrap_or_else(|| verb.path())
 }
 
 /// What a client must be allowed for this.
 pub(super) fn right(verb: &Verb) -> Right {
     match verb {
         Verb::Stream { .. } if verb.streamed_path().is_some() => Right::Write,
+        Verb::Stream { .. } if verb.probed_path().is_some() => Right::Read,
         Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => Right::Read,
         Verb::Put { .. } | Verb::Fetch { .. } => Right::Write,
         Verb::Stream { .. } | Verb::Tree { changes: true, .. } => Right::Both,
@@ -335,11 +347,12 @@ fn judge_right(
     verb: &Verb,
     key: Fingerprint,
 ) -> Result<(), Refusal> {
-    if matches!(verb, Verb::Stream { .. }) && verb.streamed_path().is_none() {
+    let is_other = verb.streamed_path().or_else(|| verb.probed_path()).is_none();
+    if matches!(verb, Verb::Stream { .. }) && is_other {
         return Err(Refusal::new(Reason::Missing, "this server has files, and no streams"));
     }
     if matches!(verb, Verb::Fetch { .. }) && shared.fetching.is_none() {
-        let text = "this server fetches nothing for others (serve --third-party)";
+        let text = "this server does not fetch from other servers (serve --third-party)";
         return Err(Refusal::new(Reason::Permission, text));
     }
     let writes = match right(verb) {
@@ -363,6 +376,7 @@ fn judge_right(
 fn judge_place(shared: &Shared, open: &Open, path: Option<&RelPath>) -> Result<(), Refusal> {
     let Some(confines) = &shared.config.confines else { return Ok(()) };
     let fits = match open.verb {
+        Verb::Stream { .. } if open.verb.probed_path().is_some() => true,
         Verb::Put { .. } | Verb::Fetch { .. } | Verb::Stream { .. } => confines.allow(path),
         Verb::Tree { changes, .. } => !changes,
         Verb::Get { .. } | Verb::List { .. } => true,
@@ -381,7 +395,7 @@ fn judge_law(shared: &Shared, open: &Open) -> Result<(), Refusal> {
         let text = "the control law lambdastream is for streams, and this is a server of files";
         return Err(Refusal::new(Reason::Permission, text));
     }
-    if open.verb.streamed_path().is_some() {
+    if matches!(open.verb, Verb::Stream { .. }) {
         let text = format!("the control law {} is for files, and this is a stream", alone.name());
         return Err(Refusal::new(Reason::Permission, text));
     }
@@ -420,6 +434,7 @@ fn word(verb: &Verb) -> &'static str {
         Verb::List { .. } => "list",
         Verb::Tree { .. } => "tree",
         Verb::Stream { .. } if verb.streamed_path().is_some() => "put",
+        Verb::Stream { .. } if verb.probed_path().is_some() => "probe",
         Verb::Stream { .. } => "stream",
     }
 }
@@ -472,6 +487,7 @@ impl Client {
             interval_us: interval.clamp(*INTERVAL_US.start(), *INTERVAL_US.end()),
             law: Some(self.open.law).filter(|law| law.is_alone()),
             path: self.path_use.code(),
+            by_ticket: self.open.ticket.as_ref().map(|_| true),
         })
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gtp_alloc::Span;
 use gtp_store::{RootKind, StreamedFile};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -24,7 +25,7 @@ use crate::engine::SessionOpen;
 use crate::flows::{Failure, FailureKind, keys};
 use crate::messages::{Connected, Message, Reason, Verb};
 use crate::stream::{
-    Held, Line, Sessions, Silence, Stream, StreamReader, Verdict, held, promise, start,
+    Ends, Held, Line, Sessions, Silence, Stream, StreamReader, Verdict, held, promise, start,
 };
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
@@ -33,8 +34,8 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
         Err(failure) => return refuse(client, failure).await,
     };
     let told = Arc::clone(&client.told);
-    let stream = match open(shared, client).await {
-        Ok(stream) => stream,
+    let stream = match open(shared, client, Span::ZERO).await {
+        Ok(ends) => ends.of_bytes(),
         Err(failure) => {
             // What was begun is removed and looked at, which blocks.
             let _ = tokio::task::spawn_blocking(move || drop(file)).await;
@@ -98,7 +99,11 @@ struct Begun {
 }
 
 /// Opens the sessions of both directions, within the memory that is promised to streams.
-async fn open(shared: &Shared, mut client: Client) -> Result<Stream, Failure> {
+pub(super) async fn open(
+    shared: &Shared,
+    mut client: Client,
+    patience: Span,
+) -> Result<Ends, Failure> {
     let Verb::Stream { down_session, window, delivery, .. } = client.open.verb else {
         return Err(Failure::new(FailureKind::Other, "the client wants no stream"));
     };
@@ -117,11 +122,12 @@ async fn open(shared: &Shared, mut client: Client) -> Result<Stream, Failure> {
     let connected = Connected { down_session: says.local_session, window, delivery };
     let greeting = Some(Message::Connected(connected));
     let (carried, data_port) = (false, 0);
-    let sessions = Sessions { says, hears, window, delivery, greeting, carried, data_port };
+    let sessions =
+        Sessions { says, hears, window, delivery, patience, greeting, carried, data_port };
     let Client { host, channel, seat, .. } = client;
     let place = Held::new(seat, shared.host.clock(), memory);
     let silence = Silence::of_host(channel.revision());
-    Ok(start(&host, channel, sessions, silence, Some(place)).of_bytes())
+    Ok(start(&host, channel, sessions, silence, Some(place)))
 }
 
 /// The session of this end's own words, beside the one that brings the file.

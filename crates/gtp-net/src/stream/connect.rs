@@ -3,6 +3,7 @@
 //! From an address to a connection: the control channel as for any verb, the service's answer,
 //! then a session for each direction.
 
+use gtp_alloc::Span;
 use gtp_proto::Revision;
 
 use super::silence::{MayCarry, Silence};
@@ -40,7 +41,7 @@ pub(crate) async fn connect_to(
     terms: &Terms,
     window: u32,
 ) -> Result<Stream, Failure> {
-    let asked = Asked { service, window, delivery: None };
+    let asked = Asked { service, window, delivery: None, patience: Span::ZERO };
     Ok(open(endpoint, url, terms, asked).await?.of_bytes())
 }
 
@@ -55,7 +56,21 @@ pub async fn connect_frames(
     window: u32,
     delivery: Delivery,
 ) -> Result<FrameStream, Failure> {
-    let asked = Asked { service: url.path(), window, delivery: Some(delivery) };
+    let on = (delivery, Span::ZERO);
+    connect_frames_to(endpoint, url, url.path(), terms, window, on).await
+}
+
+/// As [`connect_frames`], to a service that the address does not name. What others overtake is waited
+/// for at least for the `patience`.
+pub(crate) async fn connect_frames_to(
+    endpoint: &Endpoint,
+    url: &Url,
+    service: &[u8],
+    terms: &Terms,
+    window: u32,
+    (delivery, patience): (Delivery, Span),
+) -> Result<FrameStream, Failure> {
+    let asked = Asked { service, window, delivery: Some(delivery), patience };
     Ok(open(endpoint, url, terms, asked).await?.of_frames())
 }
 
@@ -65,6 +80,8 @@ struct Asked<'a> {
     service: &'a [u8],
     window: u32,
     delivery: Option<Delivery>,
+    /// How long what others overtake is waited for at least.
+    patience: Span,
 }
 
 /// Opens a connection. Where the host has addresses of both IP versions, it waits until datagrams
@@ -95,7 +112,7 @@ async fn attempt(
     endpoint: &Endpoint,
     url: &Url,
     terms: &Terms,
-    Asked { service, window, delivery }: Asked<'_>,
+    Asked { service, window, delivery, patience }: Asked<'_>,
 ) -> Result<Ends, Failure> {
     let channel = reach(endpoint, url, terms).await?;
     let down_session = endpoint.host().new_session_id();
@@ -121,7 +138,8 @@ async fn attempt(
     let carriage = may_carry(endpoint, url, terms, revision);
     let carried = carriage.before && endpoint.is_carried(url.host(), terms.udp);
     let (says, hears, greeting) = (up, down, None);
-    let sessions = Sessions { says, hears, window, delivery, greeting, carried, data_port };
+    let sessions =
+        Sessions { says, hears, window, delivery, patience, greeting, carried, data_port };
     let silence = Silence::of_caller(url.host(), revision, endpoint.host().clock(), carriage);
     let mut ends = start(endpoint.host(), channel, sessions, silence, None);
     ends.line.carried_words = Some(way_words(endpoint, url.host(), Way::Control, terms.udp).into());

@@ -365,6 +365,7 @@ fn opened(shared: &Shared, wish: &Wish, revision: Revision) -> Message {
         interval_us: wish.interval_us,
         law: Some(wish.law).filter(|law| law.is_alone()),
         path: None,
+        by_ticket: None,
     })
 }
 
@@ -456,7 +457,9 @@ impl Caller {
         let (down_session, window, delivery) = (wish.down.0, wish.window, wish.delivery);
         let greeting = Some(Message::Connected(Connected { down_session, window, delivery }));
         let (carried, data_port) = (false, 0);
-        let sessions = Sessions { says, hears, window, delivery, greeting, carried, data_port };
+        let patience = Span::ZERO;
+        let sessions =
+            Sessions { says, hears, window, delivery, patience, greeting, carried, data_port };
         let silence = Silence::of_host(channel.revision());
         let held = Held::new(Arc::new(seat), shared.host.clock(), wish.memory);
         Ok(start(&wish.host, channel, sessions, silence, Some(held)))

@@ -22,8 +22,8 @@ use std::{fmt, io};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, watch};
 
-pub(crate) use connect::connect_to;
 pub use connect::{connect, connect_frames};
+pub(crate) use connect::{connect_frames_to, connect_to};
 pub use listen::{Caller, Callers, Carries, ListenConfig, StreamListener};
 pub(crate) use listen::{held, promise};
 
@@ -66,7 +66,7 @@ impl Ends {
         Stream { reader: reading.of_bytes(), writer: writing.of_bytes(), line }
     }
 
-    fn of_frames(self) -> FrameStream {
+    pub(crate) fn of_frames(self) -> FrameStream {
         let Ends { reading, writing, line } = self;
         FrameStream { reader: reading.of_frames(), writer: writing.of_frames(), line }
     }

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use gtp_alloc::Span;
 use gtp_sys::Clock;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Interval, interval, timeout};
@@ -30,6 +31,8 @@ pub(crate) struct Sessions {
     pub window: u32,
     /// Of frames.
     pub delivery: Option<Delivery>,
+    /// How long what others overtake is waited for at least.
+    pub patience: Span,
     /// Said once the engine knows both.
     pub greeting: Option<Message>,
     /// Whether the control connection is to carry their datagrams from the beginning.
@@ -63,9 +66,10 @@ pub(crate) fn start(
     held: Option<Held>,
 ) -> Ends {
     let (peer, remote) = (channel.peer(), channel.ends().remote);
-    let Sessions { says, hears, window, delivery, greeting, carried, data_port } = sessions;
+    let Sessions { says, hears, window, delivery, patience, greeting, carried, data_port } =
+        sessions;
     let (writing, mut outgoing) = host.open_stream_source(says, window, delivery);
-    let (reading, mut incoming) = host.open_stream_sink(hears, window, delivery);
+    let (reading, mut incoming) = host.open_stream_sink(hears, window, (delivery, patience));
     let sent = outgoing.watch();
     let (writes, reads) = (outgoing.take_presence(), incoming.take_presence());
     let (standing_in, standing) = watch::channel(Standing::default());

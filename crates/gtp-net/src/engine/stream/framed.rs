@@ -41,6 +41,18 @@ impl FrameWriter {
         self.say(frame, None)
     }
 
+    /// As [`FrameWriter::offer`], but only while no more than so many bytes wait to be sent: for a
+    /// source whose frames are worth nothing once they have waited.
+    ///
+    /// # Errors
+    /// As of [`FrameWriter::write`].
+    pub fn offer_at_once(&self, frame: &[u8], waiting_most: usize) -> io::Result<bool> {
+        if self.pipe.lock().ring.unsent() > waiting_most {
+            return Ok(false);
+        }
+        self.say(frame, None)
+    }
+
     /// [`FrameWriter::write`], for whoever polls.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
+use gtp_alloc::Time;
 use gtp_proto::RangeSet;
 
 use super::frames_out::{END, Ended, FIRST, HEAD, frame_most};
@@ -21,10 +22,12 @@ const BESIDE: usize = 64;
 pub enum Frame {
     /// A frame, all of it.
     Whole {
-        /// Its number, from nought.
+        /// Its number, from 0.
         number: u64,
         /// Its bytes.
         bytes: Vec<u8>,
+        /// When the last of its datagrams reached this host.
+        came: Came,
     },
     /// Frames of which something was lost on the way.
     Lost {
@@ -33,6 +36,28 @@ pub enum Frame {
         /// How many.
         count: u64,
     },
+}
+
+/// When something came, and whether in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// When its last datagram reached this host, as far as that is known.
+    pub at: Time,
+    /// Whether a datagram that was sent later had come before one of its own.
+    pub overtaken: bool,
+}
+
+impl Came {
+    fn and(self, other: Came) -> Came {
+        Came { at: self.at.max(other.at), overtaken: self.overtaken || other.overtaken }
+    }
+}
+
+/// A frame that is being put together.
+#[derive(Debug)]
+struct Begun {
+    bytes: Vec<u8>,
+    came: Came,
 }
 
 /// What the next unit can be.
@@ -57,12 +82,14 @@ pub struct FramesIn {
     next: u64,
     /// No unit from this one on has been asked for.
     asked_end: u64,
-    early: BTreeMap<u64, Vec<u8>>,
+    early: BTreeMap<u64, (Vec<u8>, Came)>,
+    /// No unit from this one on has come.
+    come_end: u64,
     /// Given up, and not passed yet.
     lost: RangeSet,
     place: Place,
     /// The frame that is being put together, if nothing of it is lost so far.
-    begun: Option<Vec<u8>>,
+    begun: Option<Begun>,
     ready: VecDeque<Frame>,
     ready_bytes: usize,
     /// The first frame of which the reader was not told.
@@ -84,6 +111,7 @@ impl FramesIn {
             next: 0,
             asked_end: 0,
             early: BTreeMap::new(),
+            come_end: 0,
             lost: RangeSet::new(),
             place: Place::Begins(0),
             begun: None,
@@ -101,11 +129,11 @@ impl FramesIn {
         self.content = usize::from(payload).saturating_sub(HEAD).max(1);
     }
 
-    /// Takes a unit in that was asked for and is neither here nor given up.
+    /// Takes a unit in that was asked for, is neither here nor given up, and came at this time.
     ///
     /// # Errors
     /// When it cannot be one of a stream of frames: the source breaks a rule.
-    pub fn take(&mut self, unit: u64, payload: &[u8]) -> Result<(), &'static str> {
+    pub fn take(&mut self, unit: u64, payload: &[u8], at: Time) -> Result<(), &'static str> {
         let Some((head, content)) = payload.split_at_checked(HEAD) else {
             return Err("a unit of a frame without its head");
         };
@@ -122,7 +150,9 @@ impl FramesIn {
             return Err("a unit after the last one");
         }
         self.total += content.len() as u64;
-        self.early.insert(unit, payload.to_vec());
+        let came = Came { at, overtaken: unit < self.come_end };
+        self.come_end = self.come_end.max(unit + 1);
+        self.early.insert(unit, (payload.to_vec(), came));
         self.advance()
     }
 
@@ -175,7 +205,7 @@ impl FramesIn {
 
     /// Bytes that are put together or not read, with what they take beside.
     pub fn held(&self) -> usize {
-        self.ready_bytes + self.begun.as_ref().map_or(0, Vec::len)
+        self.ready_bytes + self.begun.as_ref().map_or(0, |begun| begun.bytes.len())
     }
 
     /// Whether something can be read.
@@ -202,8 +232,8 @@ impl FramesIn {
 
     fn advance(&mut self) -> Result<(), &'static str> {
         loop {
-            if let Some(payload) = self.early.remove(&self.next) {
-                self.put(&payload)?;
+            if let Some((payload, came)) = self.early.remove(&self.next) {
+                self.put(&payload, came)?;
             } else if self.lost.remove_one(self.next) {
                 self.pass_over();
             } else {
@@ -218,7 +248,7 @@ impl FramesIn {
     }
 
     /// The next unit in order.
-    fn put(&mut self, payload: &[u8]) -> Result<(), &'static str> {
+    fn put(&mut self, payload: &[u8], came: Came) -> Result<(), &'static str> {
         let (head, content) = payload.split_at(HEAD);
         let number = u64::from(u32::from_be_bytes([head[1], head[2], head[3], head[4]]));
         let first = head[0] & FIRST != 0;
@@ -233,9 +263,10 @@ impl FramesIn {
             return Err("a unit that does not follow the one before");
         }
         if first {
-            self.begun = Some(Vec::new());
+            self.begun = Some(Begun { bytes: Vec::new(), came });
         }
-        if let Some(bytes) = &mut self.begun {
+        if let Some(Begun { bytes, came: so_far }) = &mut self.begun {
+            *so_far = so_far.and(came);
             if bytes.len() + content.len() > self.frame_most {
                 return Err("a frame longer than was agreed");
             }
@@ -246,8 +277,8 @@ impl FramesIn {
         self.place = Place::Within(number);
         if head[0] & END != 0 {
             self.place = Place::Begins(number + 1);
-            if let Some(bytes) = self.begun.take() {
-                self.deliver(number, bytes);
+            if let Some(begun) = self.begun.take() {
+                self.deliver(number, begun);
             }
         }
         Ok(())
@@ -261,11 +292,11 @@ impl FramesIn {
         };
     }
 
-    fn deliver(&mut self, number: u64, mut bytes: Vec<u8>) {
+    fn deliver(&mut self, number: u64, Begun { mut bytes, came }: Begun) {
         self.tell_lost(number);
         self.untold = number + 1;
         bytes.shrink_to_fit();
-        self.tell(Frame::Whole { number, bytes });
+        self.tell(Frame::Whole { number, bytes, came });
     }
 
     /// All frames below this number that the reader was not told of are lost.
@@ -320,8 +351,14 @@ mod tests {
         [&[flags, 0, 0, 0, frame], content].concat()
     }
 
+    const NOW: Time = Time::ZERO;
+
     fn whole(number: u64, bytes: &[u8]) -> Frame {
-        Frame::Whole { number, bytes: bytes.to_vec() }
+        late(number, bytes, false)
+    }
+
+    fn late(number: u64, bytes: &[u8], overtaken: bool) -> Frame {
+        Frame::Whole { number, bytes: bytes.to_vec(), came: Came { at: NOW, overtaken } }
     }
 
     fn read(ring: &mut FramesIn) -> Vec<Frame> {
@@ -331,29 +368,45 @@ mod tests {
     #[test]
     fn frames_are_read_whole_and_in_order_whatever_order_their_units_come_in() {
         let mut ring = begun(64, 9);
-        ring.take(1, &unit(END, 0, b"ix")).unwrap();
-        ring.take(2, &unit(FIRST | END, 1, b"")).unwrap();
+        ring.take(1, &unit(END, 0, b"ix"), NOW).unwrap();
+        ring.take(2, &unit(FIRST | END, 1, b""), NOW).unwrap();
         assert_eq!(read(&mut ring), []);
-        ring.take(0, &unit(FIRST, 0, b"sixs")).unwrap();
+        ring.take(0, &unit(FIRST, 0, b"sixs"), NOW).unwrap();
         ring.end(Ended { units: 3, frames: 2 }).unwrap();
-        assert_eq!(read(&mut ring), [whole(0, b"sixsix"), whole(1, b"")]);
+        assert_eq!(read(&mut ring), [late(0, b"sixsix", true), whole(1, b"")]);
         assert!(ring.is_whole());
         assert_eq!((ring.total(), ring.held(), ring.ask()), (6, 0, None));
     }
 
     #[test]
+    fn a_frame_tells_when_the_last_of_it_came_and_whether_a_later_one_came_before() {
+        let at = Time::from_nanos;
+        let mut ring = begun(64, 9);
+        ring.take(0, &unit(FIRST, 0, b"a"), at(10)).unwrap();
+        ring.take(3, &unit(FIRST | END, 2, b"c"), at(20)).unwrap();
+        ring.take(2, &unit(FIRST | END, 1, b"b"), at(40)).unwrap();
+        ring.take(1, &unit(END, 0, b"a"), at(30)).unwrap();
+        ring.take(4, &unit(FIRST | END, 3, b"d"), at(50)).unwrap();
+        let came = read(&mut ring).into_iter().map(|frame| match frame {
+            Frame::Whole { came, .. } => (came.at.as_nanos(), came.overtaken),
+            Frame::Lost { .. } => unreachable!("nothing is lost"),
+        });
+        assert_eq!(came.collect::<Vec<_>>(), [(30, true), (40, true), (20, false), (50, false)]);
+    }
+
+    #[test]
     fn a_frame_of_which_something_is_lost_is_lost_and_the_gap_is_told_in_its_place() {
         let mut ring = begun(64, 9);
-        ring.take(0, &unit(FIRST, 0, b"a")).unwrap();
-        ring.take(3, &unit(0, 1, b"b")).unwrap();
-        ring.take(4, &unit(END, 1, b"b")).unwrap();
-        ring.take(5, &unit(FIRST | END, 2, b"c")).unwrap();
+        ring.take(0, &unit(FIRST, 0, b"a"), NOW).unwrap();
+        ring.take(3, &unit(0, 1, b"b"), NOW).unwrap();
+        ring.take(4, &unit(END, 1, b"b"), NOW).unwrap();
+        ring.take(5, &unit(FIRST | END, 2, b"c"), NOW).unwrap();
         assert_eq!(read(&mut ring), []);
         // The end of one frame and the beginning of the next.
         ring.give_up(1..3).unwrap();
         assert_eq!(read(&mut ring), [Frame::Lost { first: 0, count: 2 }, whole(2, b"c")]);
         // Its end may be all that is lost, and nothing but the end of all says so.
-        ring.take(6, &unit(FIRST, 3, b"d")).unwrap();
+        ring.take(6, &unit(FIRST, 3, b"d"), NOW).unwrap();
         ring.end(Ended { units: 9, frames: 5 }).unwrap();
         assert!(!ring.is_whole());
         ring.give_up(7..9).unwrap();
@@ -365,7 +418,7 @@ mod tests {
     fn what_no_honest_source_sends_is_refused() {
         let after = |units: &[(u64, Vec<u8>)], lost: Range<u64>| {
             let mut ring = begun(64, 9);
-            let mut said = units.iter().map(|(n, unit)| ring.take(*n, unit));
+            let mut said = units.iter().map(|(n, unit)| ring.take(*n, unit, NOW));
             let taken: Result<(), _> = said.by_ref().collect();
             taken.and_then(|()| ring.give_up(lost)).is_err()
         };
@@ -390,8 +443,8 @@ mod tests {
     fn an_end_must_fit_what_came() {
         let refused = |ended| {
             let mut ring = begun(64, 9);
-            ring.take(0, &unit(FIRST | END, 0, b"a")).unwrap();
-            ring.take(2, &unit(FIRST | END, 2, b"c")).unwrap();
+            ring.take(0, &unit(FIRST | END, 0, b"a"), NOW).unwrap();
+            ring.take(2, &unit(FIRST | END, 2, b"c"), NOW).unwrap();
             ring.end(ended).is_err() || ring.give_up(1..2).is_err()
         };
         assert!(!refused(Ended { units: 3, frames: 3 }));
@@ -407,7 +460,7 @@ mod tests {
         let mut fed = 0;
         let refused = loop {
             let flags = if fed == 0 { FIRST } else { 0 };
-            if let Err(why) = ring.take(fed, &unit(flags, 0, &[0; 1_395])) {
+            if let Err(why) = ring.take(fed, &unit(flags, 0, &[0; 1_395]), NOW) {
                 break why;
             }
             fed += 1;
@@ -423,7 +476,7 @@ mod tests {
         let mut unit_number = 0;
         while let Some(asked) = ring.ask() {
             for _ in asked {
-                ring.take(unit_number, &unit(FIRST | END, unit_number as u8, b"")).unwrap();
+                ring.take(unit_number, &unit(FIRST | END, unit_number as u8, b""), NOW).unwrap();
                 unit_number += 1;
             }
         }

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gtp_alloc::Span;
 use gtp_proto::FlowId;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
@@ -119,12 +120,13 @@ impl Host {
         (writing, Outgoing { tended, pipe, progress })
     }
 
-    /// Opens the receiving side of a stream that is asked for at most `window` units ahead.
+    /// Opens the receiving side of a stream that is asked for at most `window` units ahead, and waits
+    /// at least for the `patience` for what others overtake.
     pub fn open_stream_sink(
         &self,
         session: SessionOpen,
         window: u32,
-        delivery: Option<Delivery>,
+        (delivery, patience): (Option<Delivery>, Span),
     ) -> (Reading, Incoming) {
         let (flow, events_in, tended, presence) = self.tended();
         let bell = Bell { notices: self.notices().clone(), flow };
@@ -134,6 +136,7 @@ impl Host {
             flow,
             session,
             repairs: repairs(delivery),
+            patience,
             pipe: Arc::clone(&pipe),
             events: events_in,
             progress: Arc::clone(&progress),

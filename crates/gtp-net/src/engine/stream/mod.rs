@@ -27,7 +27,7 @@ mod tests;
 mod units;
 
 pub use framed::{FrameReader, FrameWriter};
-pub use frames_in::{Frame, FramesIn};
+pub use frames_in::{Came, Frame, FramesIn};
 pub use frames_out::{Ended, FramesOut, frame_most};
 pub use handle::{Incoming, Outgoing, Reading, Writing};
 pub use heard::Heard;
@@ -41,6 +41,7 @@ pub(super) use source::StreamSource;
 
 use std::sync::{Arc, Mutex};
 
+use gtp_alloc::Span;
 use gtp_proto::{FlowId, Repairs};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -92,6 +93,8 @@ pub(super) struct NewStreamSink {
     pub flow: FlowId,
     pub session: SessionOpen,
     pub repairs: Repairs,
+    /// How long it waits at least for what was overtaken.
+    pub patience: Span,
     pub pipe: Arc<InPipe>,
     pub events: UnboundedSender<StreamEvent>,
     pub progress: Arc<Mutex<Option<FlowProgress>>>,

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use gtp_alloc::Time;
 use gtp_proto::{FlowId, Supplied};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
@@ -187,13 +188,13 @@ impl InPipe {
         self.lock().ring.begin(payload);
     }
 
-    /// Takes a unit in.
+    /// Takes a unit in that reached this host at this time.
     ///
     /// # Errors
     /// When the source breaks a rule.
-    pub fn take(&self, unit: u64, payload: &[u8]) -> Result<Taken, &'static str> {
+    pub fn take(&self, unit: u64, payload: &[u8], at: Time) -> Result<Taken, &'static str> {
         let mut inside = self.lock();
-        inside.ring.take(unit, payload)?;
+        inside.ring.take(unit, payload, at)?;
         Ok(inside.taken())
     }
 
@@ -410,7 +411,7 @@ mod tests {
         pipe.begin(11);
         assert_eq!(pipe.ask(), Some(0..4));
         for unit in 0..4 {
-            pipe.take(unit, &[0; 11]).unwrap();
+            pipe.take(unit, &[0; 11], Time::ZERO).unwrap();
         }
         let (_presence, _) = oneshot::channel();
         let mut reader = StreamReader { pipe: Arc::clone(&pipe), _presence };

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use gtp_alloc::Time;
 use gtp_proto::{Repairs, Supplied};
 
 use super::frames_in::FramesIn;
@@ -143,10 +144,10 @@ impl InRing {
         }
     }
 
-    pub fn take(&mut self, unit: u64, payload: &[u8]) -> Result<(), &'static str> {
+    pub fn take(&mut self, unit: u64, payload: &[u8], at: Time) -> Result<(), &'static str> {
         match self {
             InRing::Bytes(ring) => ring.take(unit, payload),
-            InRing::Frames(ring) => ring.take(unit, payload),
+            InRing::Frames(ring) => ring.take(unit, payload, at),
         }
     }
 

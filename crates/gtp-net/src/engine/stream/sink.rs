@@ -65,7 +65,7 @@ impl StreamSink {
             weights: open.weights,
             max_rate: open.max_rate,
         };
-        let mut core = SinkSession::new(now, config).of_stream(new.repairs);
+        let mut core = SinkSession::new(now, config).of_stream(new.repairs).waiting(new.patience);
         if let Some(law) = open.law.at_sink() {
             core = core.deciding_by(law);
         }
@@ -105,7 +105,7 @@ impl StreamSink {
             }
         };
         if let Some((number, payload)) = unit {
-            self.take(now, number, payload);
+            self.take(came, number, payload);
         }
         self.relay_events(now);
         Ok(())
@@ -186,9 +186,9 @@ impl StreamSink {
         }
     }
 
-    fn take(&mut self, now: Time, unit: u64, payload: &[u8]) {
-        let taken = self.pipe.take(unit, payload);
-        self.follow(now, taken);
+    fn take(&mut self, came: Arrival, unit: u64, payload: &[u8]) {
+        let taken = self.pipe.take(unit, payload, came.at);
+        self.follow(came.read, taken);
     }
 
     fn follow(&mut self, now: Time, taken: Result<Taken, &'static str>) {

@@ -179,6 +179,7 @@ impl World {
             flow: FLOW,
             session: session(1),
             repairs: ring::repairs(delivery),
+            patience: Span::ZERO,
             pipe: Arc::clone(&in_pipe),
             events: heard_in,
             progress: Arc::default(),
@@ -645,7 +646,7 @@ fn course(delivery: Delivery, frames: u64, one_in: u64) -> Course {
     let (mut whole, mut lost, mut expected) = (BTreeMap::new(), Vec::new(), 0);
     for frame in heard {
         match frame {
-            Frame::Whole { number, bytes } => {
+            Frame::Whole { number, bytes, came: _ } => {
                 assert_eq!(number, expected, "each is told of in its place");
                 expected += 1;
                 whole.insert(number, bytes);
