@@ -69,17 +69,17 @@ fn a_log_that_grows_arrives_as_listed_and_is_named_and_all_other_files_arrive() 
     }
 }
 
-type Mishap = (&'static str, fn(&Path), bool);
+type Mishap = (&'static str, fn(&Path, &Path), bool);
 
-/// What can happen to a file, and whether its old content can still be read by who has it open.
+/// What can happen to a file, with another one at hand that is as long, and whether its old content can still be read by who has it open.
 const MISHAPS: [Mishap; 5] = [
-    ("removed", |path| fs::remove_file(path).unwrap(), true),
-    ("cut", |path| File::options().write(true).open(path).unwrap().set_len(3).unwrap(), false),
-    ("rewritten", |path| fs::write(path, bytes(BIG, 9)).unwrap(), false),
-    ("replaced", replace, true),
+    ("removed", |path, _| fs::remove_file(path).unwrap(), true),
+    ("cut", |path, _| File::options().write(true).open(path).unwrap().set_len(3).unwrap(), false),
+    ("rewritten", |path, other| assert!(fs::copy(other, path).is_ok()), false),
+    ("replaced", |path, other| fs::rename(other, path).unwrap(), true),
     (
         "made a directory",
-        |path| {
+        |path, _| {
             fs::remove_file(path).unwrap();
             fs::create_dir(path).unwrap();
         },
@@ -90,12 +90,6 @@ const MISHAPS: [Mishap; 5] = [
 /// Bytes of the file that has a mishap, and of each other one.
 const BIG: usize = 8_000_000;
 const SMALL: usize = 900_000;
-
-fn replace(path: &Path) {
-    let other = path.with_extension("gtp-part");
-    fs::write(&other, bytes(BIG, 9)).unwrap();
-    fs::rename(other, path).unwrap();
-}
 
 const NAMES: [&str; 5] = ["a", "b", "c", "m", "z"];
 
@@ -126,6 +120,8 @@ fn mishap_in_the_midst(verb: &str, victim: &str, (what, happen, readable): Misha
         let size = if name == victim { BIG } else { SMALL };
         fs::write(world.path(source).join(name), bytes(size, 3)).unwrap();
     }
+    let other = world.path("other");
+    fs::write(&other, bytes(BIG, 9)).unwrap();
     let (url, root) = (server.url("tree"), server.url(""));
     let (words, out) = match verb {
         "get" => ([verb, &url, "out"], "out"),
@@ -134,7 +130,7 @@ fn mishap_in_the_midst(verb: &str, victim: &str, (what, happen, readable): Misha
     let args = [&words[..], &["--accept-new", "--max-rate", "80Mbit"]].concat();
     let run = world.gtp("client", &args).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("data", || size_of(&world.path(out).join("a.gtp-part")) > 0);
-    happen(&world.path(source).join(victim));
+    happen(&world.path(source).join(victim), &other);
     let output = run.wait_with_output().unwrap();
     let what = format!("{verb} {what} {victim}: {}", said(&output));
     let whole = readable && victim == "a";
