@@ -205,13 +205,17 @@ static globus_result_t make_socket(int family, int flags, const attr_t *attr, in
 static globus_result_t handle_of(int fd, gtp_handle_t **out)
 {
     GlobusXIOName(handle_of);
-    globus_result_t result = GlobusXIOErrorMemory("handle");
     gtp_handle_t *handle = calloc(1, sizeof *handle);
 
-    if (handle != NULL) {
-        handle->fd = fd;
-        result = globus_xio_system_socket_init(&handle->system, fd, GLOBUS_XIO_SYSTEM_TCP);
+    /* An error object lives until somebody takes it, so none is made without an error. */
+    if (handle == NULL) {
+        g_close(fd);
+        return GlobusXIOErrorMemory("handle");
     }
+    handle->fd = fd;
+    globus_result_t result =
+        globus_xio_system_socket_init(&handle->system, fd, GLOBUS_XIO_SYSTEM_TCP);
+
     if (result != GLOBUS_SUCCESS) {
         free(handle);
         g_close(fd);
@@ -296,8 +300,10 @@ static globus_result_t listen_at(const attr_t *attr, int *out)
             *out = fd;
             return GLOBUS_SUCCESS;
         }
-        result = failed("g_listen", errno);
-        int taken = errno == EADDRINUSE;
+        int error = errno;
+        int taken = error == EADDRINUSE;
+
+        result = failed("g_listen", error);
         g_close(fd);
         if (!taken || port == last) {
             return result;

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gtp_stream::{Bond, Connect, Failure, Host, Line, Listen, Listening, Rate, Sharing, Stream};
+use gtp_stream::{
+    Bond, Connect, Failure, FailureKind, Host, Line, Listen, Listening, Rate, Sharing, Stream,
+};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -183,8 +185,11 @@ impl Library {
         };
         let listening = started.map_err(|failure| {
             keep_reason(&failure.text);
-            // An address that is not to be had is nearly always one in use.
-            Errno(libc::EADDRINUSE)
+            match failure.kind {
+                FailureKind::Authentication => Errno(libc::EACCES),
+                // An address that is not to be had is nearly always one in use.
+                _ => Errno(libc::EADDRINUSE),
+            }
         })?;
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (near, far) = socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None)?;
