@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use gtp_alloc::grant::{Claim, Share};
 use gtp_alloc::within::{Class, divide};
 use gtp_alloc::{Rate, Time};
-use gtp_proto::{Agent, FlowId, Grant, Report, room};
+use gtp_proto::{Agent, FlowId, Grant, Law, Report, room};
 use gtp_share::Granted;
 
 use crate::hub::{Client, ClientId, EndNodeSessions};
@@ -156,6 +156,7 @@ impl Desk {
         };
         if self.users.is_empty() {
             self.agent.tick(now, reports, &mut self.grants);
+            hold_to_limits(reports, &mut self.grants);
             return;
         }
         self.claims.clear();
@@ -166,6 +167,7 @@ impl Desk {
         }
         divide(capacity.as_f64(), &self.claims, &self.users, &mut self.shares);
         self.agent.tick_shared(now, reports, &self.shares, &mut self.grants);
+        hold_to_limits(reports, &mut self.grants);
     }
 
     /// Writes grants that have changed; `news` hears of their processes.
@@ -194,6 +196,15 @@ impl Desk {
             if news.last() != Some(&place.client) {
                 news.push(place.client);
             }
+        }
+    }
+}
+
+/// Holds sessions under the end-node law to their limits, which that law does not read.
+fn hold_to_limits(reports: &[(FlowId, Report)], grants: &mut [(FlowId, Grant)]) {
+    for ((_, grant), (_, report)) in grants.iter_mut().zip(reports) {
+        if let Law::EndNode { .. } = report.law {
+            grant.rate = grant.rate.min(report.demand);
         }
     }
 }

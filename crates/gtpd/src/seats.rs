@@ -279,7 +279,11 @@ impl Seat {
         report.peer_offer = said.peer_offer;
         report.demand = self.demand(capacity).min(most);
         report.firm = said.firm;
-        report.measured = said.measured;
+        report.measured = match (awake, report.law) {
+            // That law believes what a session was last seen to send.
+            (Awake::No, Law::EndNode { .. }) => Rate::ZERO,
+            _ => said.measured,
+        };
         // Nobody has obeyed what was not granted yet.
         report.echoed = said.echoed.min(newest);
         report.rtt = said.rtt;
