@@ -206,7 +206,7 @@ fn a_plan_with_faults_is_refused_whole_and_all_of_them_are_told() {
     let cycle = good.clone() + "after = [\"z\"]\n" + &object("z", &[0], &[2]) + "after = [\"x\"]\n";
     refused(cycle, &["a cycle: x after z after x", "nothing is moved"]);
     let unknown = object("x", &[0], &[7, 2]) + &object("w", &[], &[1]);
-    refused(unknown, &["2 faults", "no host is called h7", "nobody has it"]);
+    refused(unknown, &["2 faults", "no host is called h7", "`has` names no host"]);
     // What only the servers know is asked before anything moves as well.
     let missing = good.clone() + &object("gone", &[0, 1], &[2]);
     refused(missing, &["[object.gone] h0:", "[object.gone] h1:"]);
@@ -306,7 +306,10 @@ fn a_plan_that_is_killed_and_run_again_moves_nothing_complete_twice() {
 fn a_server_fetches_for_nobody_unless_it_was_started_so() {
     let sites = Sites::new(1, 100);
     sites.object("x", 1_000, &[0]);
-    let server = sites.world.serve("c0", &["--writable", "--daemon", "off"]);
+    fs::create_dir(sites.world.path("plain")).unwrap();
+    let lists = ["c0", "plain"].map(|home| sites.world.path(home).join("authorized_keys"));
+    fs::copy(&lists[0], &lists[1]).unwrap();
+    let server = sites.world.serve("plain", &["--writable", "--daemon", "off"]);
     let more = format!(
         "[host.plain]\nurl = \"{}\"\nkey = \"{}\"\nin = \"1Gbit\"\nout = \"1Gbit\"\n",
         server.url(""),

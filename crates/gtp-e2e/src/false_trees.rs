@@ -77,6 +77,7 @@ pub async fn serve(listener: TcpListener, lie: Lie) {
             interval_us: 20_000,
             path: None,
             law: None,
+            by_ticket: None,
         };
         if channel.send(&Message::Opened(opened)).await.is_err() {
             continue;

@@ -31,6 +31,7 @@ pub async fn serve(listener: TcpListener, version: u32) {
             interval_us: 20_000,
             path: None,
             law: None,
+            by_ticket: None,
         };
         let path = b"a".to_vec();
         let kind = EntryKind::File;

@@ -53,7 +53,7 @@ pub async fn sizes(host: &Host, plan: &mut Plan, retry: Duration) -> Result<Aske
                 sizes.push(0);
                 // A size that nobody can say is needed for no transfer that can begin.
                 if object.has.iter().any(|has| has.brought_by.is_some()) {
-                    faults.push(format!("[object.{}]: say its `size`", object.name));
+                    faults.push(format!("[object.{}]: `size` is missing", object.name));
                 }
             }
         }

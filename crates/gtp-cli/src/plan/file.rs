@@ -21,8 +21,8 @@ const HOSTS_MAX: usize = 256;
 /// Transfers of a plan at most: an object to a host that wants it.
 const TRANSFERS_MAX: usize = 4_096;
 
-/// Sessions that one host may have by a plan, as a source or a sink: a server has 64 for one key,
-/// and some are for looking.
+/// Sessions that one host may have by a plan, as a source and a sink together: a server has 64 for
+/// one key, and some are for looking.
 const SESSIONS_MAX: usize = 60;
 
 /// Content bytes of a plan at most, 2^58: what one object may have (docs/PROTOCOL.md, 4.2).
@@ -180,7 +180,7 @@ fn hosts(tables: Vec<(String, toml::Table)>, faults: &mut Faults) -> Vec<Host> {
         }
         for word in ["url", "key", "in", "out"] {
             if !says.contains_key(word) {
-                faults.add(format_args!("[host.{name}]"), format_args!("say its `{word}`"));
+                faults.add(format_args!("[host.{name}]"), format_args!("`{word}` is missing"));
             }
         }
         if let Some(url) = &url
@@ -241,10 +241,10 @@ fn drafts(tables: Vec<(String, toml::Table)>, faults: &mut Faults) -> Vec<Draft>
             Some(value) => value.as_array().is_some_and(Vec::is_empty),
         };
         if is_empty("has") {
-            faults.add(format_args!("[object.{name}]"), "nobody has it: say who in `has`");
+            faults.add(format_args!("[object.{name}]"), "`has` names no host");
         }
         if is_empty("wants") {
-            faults.add(format_args!("[object.{name}]"), "nobody wants it: say who in `wants`");
+            faults.add(format_args!("[object.{name}]"), "`wants` names no host");
         }
         drafts.push(draft);
     }
@@ -347,22 +347,22 @@ fn place(hosts: &[Host], text: &str, path: &str) -> Result<Place, String> {
     Ok(Place { host, url: url.ok_or_else(|| "the path is too long".to_owned())? })
 }
 
-/// Finds which sources have an object only once another transfer has brought it there. That one
-/// must come before.
+/// Finds which sources have an object only once other transfers have brought it, or parts of it,
+/// there. These must come before.
 fn find_bringers(objects: &mut [Object], hosts: &[Host], faults: &mut Faults) {
     for number in 0..objects.len() {
         let before = all_before(objects, number);
         let mut found = Vec::new();
         for source in &objects[number].has {
-            let brings = |other: &&Object| other.wants.iter().any(|to| overlap(to, &source.at));
-            let by = objects.iter().find(brings).map(|by| by.name.clone());
-            let by = by.and_then(|by| objects.iter().position(|other| other.name == by));
-            if let Some(by) = by.filter(|by| !before.contains(by)) {
+            let brings =
+                |&other: &usize| objects[other].wants.iter().any(|to| overlap(to, &source.at));
+            let all: Vec<usize> = (0..objects.len()).filter(brings).collect();
+            for &by in all.iter().filter(|by| !before.contains(by)) {
                 let (name, host) = (&objects[by].name, &hosts[source.at.host].name);
-                let text = format!("[object.{name}] brings it to {host}: say so in `after`");
+                let text = format!("[object.{name}] brings it to {host}: add it to `after`");
                 faults.add(format_args!("[object.{}] `has`", objects[number].name), text);
             }
-            found.push(by);
+            found.push(all.first().copied());
         }
         for (source, by) in objects[number].has.iter_mut().zip(found) {
             source.brought_by = by;
@@ -385,7 +385,7 @@ fn all_before(objects: &[Object], number: usize) -> BTreeSet<usize> {
 /// What tables that are right alone make wrong together.
 fn judge_whole(plan: &Plan, faults: &mut Faults) {
     if plan.objects.is_empty() && faults.0.is_empty() {
-        faults.add("[object.NAME]", "the plan moves nothing");
+        faults.add("[object.NAME]", "the plan contains no object");
     }
     if plan.hosts.len() > HOSTS_MAX {
         faults.add("[host.NAME]", format_args!("a plan has {HOSTS_MAX} hosts at most"));
@@ -410,16 +410,18 @@ fn judge_whole(plan: &Plan, faults: &mut Faults) {
         let of = |object: &Object| {
             let source = object.has.iter().filter(|has| has.at.host == number).count();
             let sink = object.wants.iter().filter(|place| place.host == number).count();
-            (source * object.wants.len(), sink)
+            source * object.wants.len() + sink
         };
-        let (out, into) =
-            plan.objects.iter().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        for (many, what) in [(out, "a source"), (into, "a sink")] {
-            if many > SESSIONS_MAX {
-                let text =
-                    format!("{what} of {many} transfers; {SESSIONS_MAX} at most are allowed");
-                faults.add(format_args!("[host.{}]", host.name), text);
-            }
+        let many: usize = plan.objects.iter().map(of).sum();
+        if many > SESSIONS_MAX {
+            let text = format!(
+                "it is a source or a sink of {many} transfers; at most {SESSIONS_MAX} are allowed"
+            );
+            faults.add(format_args!("[host.{}]", host.name), text);
+        }
+        if let Some(other) = plan.hosts[..number].iter().find(|other| other.key == host.key) {
+            let text = format!("`key` is that of [host.{}]: one server is one host", other.name);
+            faults.add(format_args!("[host.{}]", host.name), text);
         }
     }
 }
@@ -565,10 +567,10 @@ mod tests {
             ("[host.d] `url`", "gtp://"),
             ("[host.d] `key`", "fingerprint"),
             ("[host.d] `in`", "unit"),
-            ("[host.d]: say its `out`", ""),
+            ("[host.d]: `out` is missing", ""),
             ("[host.e] `url`", "this server is [host.a] already"),
             ("[host.e] `key`", "text"),
-            ("[object.nobody]", "nobody has it"),
+            ("[object.nobody]", "`has` names no host"),
             ("[object.o] `has`", "no host is called nowhere"),
             ("[object.o] `has`", "a is named twice"),
             ("[object.o] `wants`", "../x"),
@@ -600,10 +602,39 @@ mod tests {
             format!("{first}[object.y]\npath = \"x\"\nhas = [\"b\"]\nwants = [\"c\"]\n{after}")
         };
         let all = faults(&second(""));
-        assert!(all[0].contains("[object.x] brings it to b: say so in `after`"), "{all:#?}");
+        assert!(all[0].contains("[object.x] brings it to b: add it to `after`"), "{all:#?}");
         let plan = read(&with_hosts(&second("after = [\"x\"]\n"))).unwrap();
         assert_eq!(plan.objects[1].has[0].brought_by, Some(0));
         assert_eq!(plan.objects[0].has[0].brought_by, None);
+    }
+
+    #[test]
+    fn what_reads_a_directory_comes_after_all_that_bring_parts_of_it() {
+        let part = |name: &str, from: &str| {
+            format!("[object.{name}]\npath = \"d/{name}\"\nhas = [\"{from}\"]\nwants = [\"b\"]\n")
+        };
+        let parts = part("x", "a") + &part("y", "c");
+        let whole = |after: &str| {
+            format!(
+                "{parts}[object.d]\nsize = 9\nhas = [\"b\"]\nwants = [\"a\"]\nafter = [{after}]\n"
+            )
+        };
+        let all = faults(&whole("\"x\""));
+        assert!(all.len() == 1 && all[0].contains("[object.y] brings it to b"), "{all:#?}");
+        assert_eq!(faults(&whole("\"x\", \"y\"")), [""; 0]);
+    }
+
+    #[test]
+    fn one_server_is_one_host() {
+        let object = "[object.x]\nhas = [\"a\"]\nwants = [\"b\"]\n";
+        let text = with_hosts(object);
+        let key = |name: &str| {
+            let table = text.split(&format!("[host.{name}]")).nth(1).unwrap();
+            table.lines().find(|line| line.starts_with("key")).unwrap().to_owned()
+        };
+        let same = text.replace(&key("b"), &key("a"));
+        let all = read(&same).unwrap_err();
+        assert!(all.iter().any(|fault| fault.contains("`key` is that of [host.a]")), "{all:#?}");
     }
 
     #[test]
@@ -624,10 +655,16 @@ mod tests {
         let one = |n| format!("[object.o{n}]\nhas = [\"a\"]\nwants = [\"b\"]\n");
         let many: String = (0..SESSIONS_MAX + 1).map(one).collect();
         let all = faults(&many);
-        assert!(all.iter().any(|fault| fault.starts_with("[host.a]: a source of 61")), "{all:#?}");
-        assert!(all.iter().any(|fault| fault.starts_with("[host.b]: a sink of 61")), "{all:#?}");
+        for host in
+            ["[host.a]: it is a source or a sink of 61", "[host.b]: it is a source or a sink"]
+        {
+            assert!(all.iter().any(|fault| fault.starts_with(host)), "{all:#?}");
+        }
         assert_eq!(faults(&(0..SESSIONS_MAX).map(one).collect::<String>()), [""; 0]);
-        assert_eq!(read("").unwrap_err(), ["[object.NAME]: the plan moves nothing"]);
+        let back = |n| format!("[object.r{n}]\nhas = [\"b\"]\nwants = [\"a\"]\n");
+        let both: String = (0..SESSIONS_MAX / 2 + 1).map(|n| one(n) + &back(n)).collect();
+        assert!(faults(&both).iter().any(|fault| fault.contains("of 62")), "{:?}", faults(&both));
+        assert_eq!(read("").unwrap_err(), ["[object.NAME]: the plan contains no object"]);
         let twice = with_hosts("[host.a]\nurl = \"gtp://h\"\n");
         assert!(read(&twice).unwrap_err()[0].starts_with("line 16: "), "a name stands there once");
     }

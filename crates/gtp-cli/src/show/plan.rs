@@ -33,7 +33,7 @@ impl Forecasts<'_> {
     /// When it cannot be written.
     pub fn show(&self, as_json: bool) -> Result<ExitCode, Failure> {
         if as_json {
-            self.lines().iter().try_for_each(output::json)?;
+            self.lines().try_for_each(output::json)?;
             return Ok(ExitCode::SUCCESS);
         }
         let head = ["object", "to", "from", "size", "begin", "end"].map(str::to_owned).to_vec();
@@ -60,8 +60,9 @@ impl Forecasts<'_> {
     }
 
     /// The forecast for programs: a line for each transfer, one for each time in which no rate
-    /// changes, and one for the whole.
-    fn lines(&self) -> Vec<Value> {
+    /// changes, and one for the whole. A large plan has millions of shares: each line is made when it
+    /// is written.
+    fn lines(&self) -> impl Iterator<Item = Value> {
         let planned = self.numbers().map(|number| {
             let (run, bytes) = (self.foreseen.run(number), self.sizes[number.0]);
             let from = self.sources(number).map(|source| source.at.url.to_string());
@@ -86,7 +87,7 @@ impl Forecasts<'_> {
             json!({ "event": "step", "begin": step.begin_s, "end": step.end_s, "shares": shares })
         });
         let end = json!({ "event": "forecast", "end": self.foreseen.course.end_s() });
-        planned.chain(steps).chain([end]).collect()
+        planned.chain(steps).chain([end])
     }
 
     fn numbers(&self) -> impl Iterator<Item = Number> {
@@ -160,7 +161,7 @@ impl<'a> Watched<'a> {
         let rows = about.plan.objects.iter();
         let rows = rows.map(|object| vec![Row::default(); object.wants.len()]).collect();
         if args.json {
-            about.lines().iter().for_each(json::line);
+            about.lines().for_each(|line| json::line(&line));
         }
         let began = clock.now();
         Watched { about, is_json: args.json, people, clock, began, looks: 0, rows }

@@ -11,7 +11,7 @@ use gtp_proto::{PathUse, Role, Weights};
 use gtp_store::{Manifest, RootKind};
 use gtp_sys::udp::route_mtu;
 
-use super::{Endpoint, Terms, Url, no_path_words};
+use super::{Counted, Endpoint, ListingRoom, Terms, Url, no_path_words};
 use crate::control::reach::{dial, resolve};
 use crate::control::{CONNECT_SPAN, ControlChannel, ControlError};
 use crate::crypto::Suite;
@@ -20,6 +20,7 @@ use crate::flows::{Failure, FailureKind, Gathering, keys, root_kind, wire_law};
 use crate::messages::{
     self, INTERVAL_US, Message, Open, Opened, SuiteList, VERSION, Verb, WEIGHT_MILLI,
 };
+use crate::server::budget::USED_UP;
 
 /// A server that has said yes.
 pub(crate) struct Granted {
@@ -119,7 +120,7 @@ pub(crate) async fn ask_at_once(
     // A detour leads there for TCP alone.
     let peer = endpoint.beside_detour(url.host()).unwrap_or(channel.ends().remote);
     let unit_payload_max = units.longest(peer);
-    let ticket = terms.tickets.get(url).cloned();
+    let ticket = terms.tickets.get(url);
     let asked = open_message(endpoint, verb, terms, client_session);
     let open = Open { unit_payload_max, ticket, ..asked };
     let opened = channel.open_and_ask(open, question, terms.patience, heard).await?;
@@ -142,8 +143,8 @@ pub(crate) async fn ask_at_once(
         // A server cannot allow more than was asked for.
         path: terms.path.agreed(PathUse::of_code(opened.path)),
         max_rate: terms.max_rate,
-        principal: 0,
-        allowance: crate::engine::Allowance::default(),
+        principal: terms.on_behalf.principal,
+        allowance: terms.on_behalf.allowance,
         label: url.to_string(),
     };
     Ok(Granted { channel, opened, session, data_port })
@@ -178,13 +179,25 @@ pub(super) fn open_message(
 pub(super) struct Described {
     pub manifest: Arc<Manifest>,
     pub skipped: Vec<Failure>,
+    /// Memory that the listing takes here.
+    _counted: Counted,
 }
 
-/// Receives the manifest that follows a granted `get`; `listed` hears how many entries came.
+impl Described {
+    #[cfg(test)]
+    pub fn of(manifest: Arc<Manifest>, skipped: Vec<Failure>) -> Described {
+        Described { manifest, skipped, _counted: Counted::default() }
+    }
+}
+
+/// Receives the manifest that follows a granted `get`, as far as there is room for it; `listed` hears
+/// how many entries came.
 pub(super) async fn describe(
     granted: &mut Granted,
+    room: &ListingRoom,
     listed: impl Fn(u64),
 ) -> Result<Described, Failure> {
+    let mut counted = room.begin();
     let mut entries = 0;
     let kind = granted.opened.object.map_or(RootKind::File, root_kind);
     let mut gathering = Gathering::default();
@@ -193,12 +206,15 @@ pub(super) async fn describe(
         match granted.channel.recv().await? {
             Message::ManifestPage(page) => {
                 entries += page.entries.len() as u64;
+                if !counted.take(&page) {
+                    return Err(Failure::new(FailureKind::Temporary, USED_UP));
+                }
                 gathering.page(page).map_err(bad_listing)?;
                 listed(entries);
             }
             Message::ManifestEnd(end) => {
                 let manifest = gathering.end(&end, kind).map_err(bad_listing)?;
-                return Ok(Described { manifest, skipped });
+                return Ok(Described { manifest, skipped, _counted: counted });
             }
             Message::Fault(fault) => match &fault.path {
                 Some(path) if skipped.len() < SKIPPED_MAX => {

@@ -90,7 +90,7 @@ pub async fn meet(
     let fingerprint = channel.peer();
     let verb = Verb::Get { path: url.path().to_vec() };
     let mut granted = ask(channel, endpoint, url, verb, (terms, Units::Ordinary), &|| {}).await?;
-    let manifest = describe(&mut granted, |_| {}).await?.manifest;
+    let manifest = describe(&mut granted, &terms.listings, |_| {}).await?.manifest;
     let Granted { mut channel, mut session, .. } = granted;
     let unit = match length {
         Length::Full => UNIT_ETHERNET,

@@ -101,7 +101,7 @@ pub(super) async fn run(
         let channel = reach(&endpoint, &url, &terms).await?;
         tell(Report::Listing { entries: 0 });
         let mut granted = ask(channel, &endpoint, &url, verb, (&terms, units), &working).await?;
-        let described = describe(&mut granted, listed).await?;
+        let described = describe(&mut granted, &terms.listings, listed).await?;
         Ok::<_, Failure>((granted, described))
     };
     match opening.await {

@@ -53,10 +53,11 @@ use families::{Families, Next};
 pub use introduced::Detour;
 use introduced::Introduced;
 
-use crate::engine::{Host, Law, SocketId, Way};
+use crate::engine::{Allowance, Host, Law, SocketId, Way};
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Identity;
-use crate::server::Reach;
+use crate::messages::Page;
+use crate::server::{Reach, budget, listing_bytes};
 use crate::trust::{HostAddress, HostTrust};
 
 /// The connecting side of a host: its engine, its key and its UDP sockets. Transfers that share an
@@ -118,7 +119,7 @@ impl Endpoint {
         if !addresses.is_empty() {
             return Ok(addresses);
         }
-        let text = format!("{host}: the server does not connect there (serve --third-party)");
+        let text = format!("{host} is outside the ranges of the server's --third-party");
         Err(Failure::new(FailureKind::Destination, text))
     }
 
@@ -263,7 +264,70 @@ pub struct Terms {
     /// Whether data go by UDP.
     pub udp: Udp,
     /// What others have signed for this end, by the address of the object.
-    pub tickets: Arc<HashMap<Url, Vec<u8>>>,
+    pub tickets: Arc<Tickets>,
+    /// For whom a server fetches; nobody for a client's own sessions.
+    pub on_behalf: OnBehalf,
+    /// What listings may take.
+    pub listings: ListingRoom,
+}
+
+/// Memory for the listings of a transfer's sources: a server bounds it for each client.
+#[derive(Clone, Debug, Default)]
+pub struct ListingRoom(Option<Arc<budget::Share>>);
+
+impl ListingRoom {
+    /// As much as whoever has this share may take.
+    pub(crate) fn of(share: budget::Share) -> ListingRoom {
+        ListingRoom(Some(Arc::new(share)))
+    }
+
+    /// Begins to count one listing.
+    fn begin(&self) -> Counted {
+        Counted(self.0.as_ref().map(|share| share.another()))
+    }
+}
+
+/// What one listing takes, until it is dropped.
+#[derive(Debug, Default)]
+struct Counted(Option<budget::Share>);
+
+impl Counted {
+    /// Counts a page before it is kept; whether there is room for it.
+    fn take(&mut self, page: &Page) -> bool {
+        let bytes = page.entries.iter().map(|entry| listing_bytes(entry.path.len())).sum();
+        self.0.as_mut().is_none_or(|share| share.take(bytes))
+    }
+}
+
+/// The client for which a server fetches from others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnBehalf {
+    /// The number of its listed key; 0: nobody.
+    pub principal: u64,
+    /// What it has of this host's capacity, all its sessions together.
+    pub allowance: Allowance,
+}
+
+/// What others have signed for this end, by the address of the object. They last for minutes and
+/// may be replaced while a transfer runs.
+#[derive(Debug, Default)]
+pub struct Tickets(Mutex<HashMap<Url, Vec<u8>>>);
+
+impl Tickets {
+    /// These tickets.
+    pub fn new(tickets: HashMap<Url, Vec<u8>>) -> Tickets {
+        Tickets(Mutex::new(tickets))
+    }
+
+    /// The ticket for an object.
+    pub fn get(&self, url: &Url) -> Option<Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned()
+    }
+
+    /// Shows these from now on.
+    pub fn replace(&self, tickets: HashMap<Url, Vec<u8>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = tickets;
+    }
 }
 
 impl Terms {
@@ -278,6 +342,8 @@ impl Terms {
             patience: PATIENCE,
             udp: Udp::Auto,
             tickets: Arc::default(),
+            on_behalf: OnBehalf::default(),
+            listings: ListingRoom::default(),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Rate, Span, Time};
 use gtp_sys::Clock;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
 
 use super::connect::{Units, ask, reach};
 use super::progress::{Event, Outcome, Progress, SourceShare};
@@ -89,6 +89,7 @@ impl Order {
         };
         let mut keepalive = interval(KEEPALIVE_SPAN);
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut renewal = interval_at(Instant::now() + RENEWAL_SPAN, RENEWAL_SPAN);
         loop {
             let heard = tokio::select! {
                 heard = timeout(SILENCE_SPAN.min(self.silence()), channel.recv()) => heard,
@@ -101,6 +102,11 @@ impl Order {
                     };
                     let _ = timeout(FAREWELL_SPAN, telling).await;
                     return Err(stopping(kind));
+                }
+                _ = renewal.tick() => {
+                    let again = self.fetch_from(channel.peer());
+                    channel.send(&Message::FetchFrom(again)).await?;
+                    continue;
                 }
                 _ = keepalive.tick() => {
                     channel.send(&Message::Keepalive).await?;
@@ -128,21 +134,26 @@ impl Order {
 
     /// Opens the fetch at the sink, and tells it the sources.
     async fn open(&self) -> Result<ControlChannel, Failure> {
-        let OrderRequest { sink, sources, terms } = &self.request;
+        let OrderRequest { sink, terms, .. } = &self.request;
         let channel = reach(&self.endpoint, sink, terms).await?;
         let verb = Verb::Fetch { path: sink.path().to_vec() };
         let on = (terms, Units::Ordinary);
         let granted = ask(channel, &self.endpoint, sink, verb, on, &|| {}).await?;
         let mut channel = granted.channel;
-        let holder = channel.peer();
+        let asked = self.fetch_from(channel.peer());
+        channel.send(&Message::FetchFrom(asked)).await?;
+        Ok(channel)
+    }
+
+    /// The sources, with tickets that hold from now on.
+    fn fetch_from(&self, holder: Fingerprint) -> FetchFrom {
         let source = |(url, key): &(Url, Fingerprint)| FetchSource {
             host: url.host().to_string(),
             ticket: self.ticket(url, *key, holder),
         };
-        let sources = sources.iter().map(source).collect();
+        let sources = self.request.sources.iter().map(source).collect();
         let patience_ms = u32::try_from(self.silence().as_millis()).unwrap_or(u32::MAX);
-        channel.send(&Message::FetchFrom(FetchFrom { sources, patience_ms })).await?;
-        Ok(channel)
+        FetchFrom { sources, patience_ms }
     }
 
     fn ticket(&self, url: &Url, server: Fingerprint, holder: Fingerprint) -> Vec<u8> {
@@ -175,7 +186,7 @@ impl Order {
         let progress = self.gauge.end(bytes, resumed_bytes, &self.monitor);
         let first = fetched.first_left_out.map(|text| text.to_string());
         let more = fetched.left_out.saturating_sub(u64::from(first.is_some()));
-        let more = (more > 0).then(|| format!("{more} more names did not come"));
+        let more = (more > 0).then(|| format!("{more} more entries were left out"));
         let skipped = first.into_iter().chain(more);
         Outcome {
             bytes,
@@ -197,6 +208,8 @@ struct Gauge {
     /// When more than ever was last there.
     moved_at: Time,
     best: u64,
+    /// The most that any attempt has read of what was there.
+    best_rechecked: u64,
     /// What was there before the first attempt.
     resumed_first: Option<u64>,
     /// The bytes of the newest word, and when it came.
@@ -210,17 +223,28 @@ impl Gauge {
         let began = clock.now();
         let sources = vec![SourceShare { alive: true, ..SourceShare::new(url) }];
         let progress = Progress { sources, ..Progress::default() };
-        let (last, rate) = (None, Rate::ZERO);
-        Gauge { clock, began, moved_at: began, best: 0, resumed_first: None, last, rate, progress }
+        Gauge {
+            clock,
+            began,
+            moved_at: began,
+            best: 0,
+            best_rechecked: 0,
+            resumed_first: None,
+            last: None,
+            rate: Rate::ZERO,
+            progress,
+        }
     }
 
     fn take(&mut self, seen: FetchSeen, monitor: &Monitor) {
         let now = self.clock.now();
         let FetchSeen { bytes, total, resumed_bytes, rechecked } = seen;
-        if bytes > self.best || rechecked > self.progress.rechecked {
+        // Each attempt reads again what is there: only what no attempt had read is progress.
+        if bytes > self.best || rechecked > self.best_rechecked {
             self.moved_at = now;
         }
         self.best = self.best.max(bytes);
+        self.best_rechecked = self.best_rechecked.max(rechecked);
         if bytes > 0 {
             self.resumed_first.get_or_insert(resumed_bytes);
         }
@@ -264,8 +288,36 @@ fn number() -> TicketNumber {
 /// How long the sink goes on without progress before it says so, and gets new tickets.
 const PATIENCE_OF_SINK: Duration = Duration::from_secs(10);
 
+/// Time after which the sink gets new tickets: half of what one lasts.
+const RENEWAL_SPAN: Duration = Duration::from_secs(TICKET_SECONDS_MOST / 2);
+
 /// Time for telling a sink that its order is given up.
 const FAREWELL_SPAN: Duration = Duration::from_secs(1);
 
 /// The part of the newest rate in the one that is shown; a word comes four times a second.
 const NEWEST: f64 = 0.25;
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{mpsc, watch};
+
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_attempt_has_read_again_is_no_progress() {
+        let (events, _heard) = mpsc::unbounded_channel();
+        let monitor = Monitor {
+            events,
+            progress: watch::channel(Progress::default()).0,
+            stop: watch::channel(None).1,
+        };
+        let mut gauge = Gauge::new(Clock::start(), "gtp://h/x".into());
+        let mut moved = |rechecked| {
+            gauge.moved_at = Time::ZERO;
+            gauge.take(FetchSeen { bytes: 0, total: 100, resumed_bytes: 0, rechecked }, &monitor);
+            gauge.moved_at != Time::ZERO
+        };
+        let attempts = [10, 20, 20, 5, 20, 21];
+        assert_eq!(attempts.map(&mut moved), [true, true, false, false, false, true]);
+    }
+}

@@ -335,7 +335,7 @@ mod tests {
         let file = Manifest { root_kind: RootKind::File, ..(*bundle(&["a"])).clone() };
         assert!(naming.strange(&file).is_some(), "a file has any name");
         let said = Failure::new(FailureKind::Partial, "permission denied").about("b");
-        let described = Described { manifest: bundle(&["a", "a/c"]), skipped: vec![said] };
+        let described = Described::of(bundle(&["a", "a/c"]), vec![said]);
         let (path, options) = (PathBuf::new(), SinkOptions::default());
         let missing = Place::Path { path, options, naming }.missing(&described);
         let texts: Vec<&str> = missing.iter().map(|failure| failure.text.as_str()).collect();

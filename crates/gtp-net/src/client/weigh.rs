@@ -35,7 +35,7 @@ pub async fn weigh(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<Weig
         let verb = Verb::Get { path: url.path().to_vec() };
         let on = (terms, Units::Ordinary);
         let mut granted = ask(channel, endpoint, url, verb, on, &|| {}).await?;
-        let manifest = describe(&mut granted, |_| {}).await?.manifest;
+        let manifest = describe(&mut granted, &terms.listings, |_| {}).await?.manifest;
         let files = manifest.entries.iter().filter(|entry| entry.kind == Kind::File).count();
         let (kind, bytes) = (manifest.root_kind, manifest.content_bytes());
         let mut channel = granted.channel;

@@ -409,6 +409,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
             let text = "the server does not confirm the control law".into();
             return Err(ControlError::Unexpected(text));
         }
+        // One that knows no tickets would give this end what its own key may have.
+        if open.ticket.is_some() != opened.by_ticket.unwrap_or(false) {
+            let text = "the server does not say that the session goes by the ticket".into();
+            return Err(ControlError::Unexpected(text));
+        }
         Ok(opened)
     }
 

@@ -50,6 +50,7 @@ fn an_opened() -> Opened {
         interval_us: 20_000,
         path: None,
         law: None,
+        by_ticket: None,
     }
 }
 
@@ -203,6 +204,32 @@ async fn both_ends_use_the_older_of_their_revisions() {
         };
         let ((said, near), far) = tokio::join!(connecting, answering);
         assert_eq!((said, near, far), (expected.number(), expected, expected));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_shows_a_ticket_stays_only_where_the_server_says_that_it_goes_by_it() {
+    for (shown, by_ticket, stays) in [
+        (true, None, false),
+        (true, Some(false), false),
+        (true, Some(true), true),
+        (false, Some(true), false),
+        (false, None, true),
+    ] {
+        let (server, client) = (Identity::generate(), Identity::generate());
+        let (host, accepting) = accept_once(tls::server_config(&server)).await;
+        let connecting = async {
+            let trust = pinned(&server);
+            let mut channel = ControlChannel::connect(&host, &client, &trust).await.unwrap();
+            let ticket = shown.then(|| vec![0; 10]);
+            channel.open(Open { ticket, ..an_open() }).await.map(|_| ())
+        };
+        let answering = async {
+            let (mut channel, _) = accepting.await.unwrap();
+            channel.send(&Message::Opened(Opened { by_ticket, ..an_opened() })).await.unwrap();
+        };
+        let (opened, ()) = tokio::join!(connecting, answering);
+        assert_eq!(opened.is_ok(), stays, "{shown} {by_ticket:?}: {opened:?}");
     }
 }
 

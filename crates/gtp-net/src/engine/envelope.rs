@@ -205,20 +205,20 @@ impl Envelope {
         self.principal
     }
 
-    /// For whom the session runs: a client that this host serves, by its key if that is on the
-    /// list, else by its address.
+    /// For whom the session runs: a client that this host serves or for which it fetches, by its key
+    /// if that is on the list, else by its address.
     pub fn owner(&self) -> Owner {
-        let Some(client) = self.client() else { return Owner::NOBODY };
-        let number = match self.principal {
-            0 => details::principal(client),
-            key => key,
+        let number = match (self.principal, self.client()) {
+            (0, None) => return Owner::NOBODY,
+            (0, Some(client)) => details::principal(client),
+            (key, _) => key,
         };
         let Allowance { weight, most, class } = self.allowance;
         Owner { number, most, weight: weight as f32, class }
     }
 
     /// With whom the session shares room to grow: the client's key if it is on the list, else all
-    /// strangers; nobody where this host does not serve.
+    /// strangers; nobody where this host neither serves nor fetches for a client.
     pub fn party(&self) -> u64 {
         match (self.principal, self.learns) {
             (0, Learns::Nothing) => 0,

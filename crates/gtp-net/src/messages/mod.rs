@@ -122,6 +122,10 @@ pub struct Opened {
     /// than the client asked for.
     #[n(11)]
     pub path: Option<u8>,
+    /// Whether the session has the rights of the ticket that the client has shown, and not its own.
+    /// Absent is no, as servers say that know no tickets.
+    #[n(13)]
+    pub by_ticket: Option<bool>,
 }
 
 /// Server to client: no session, and why.

@@ -119,6 +119,7 @@ fn opened() -> impl Strategy<Value = Opened> {
                 interval_us: interval,
                 path,
                 law,
+                by_ticket: law.map(|_| true),
             }
         },
     )

@@ -47,18 +47,21 @@ impl Holder {
 }
 
 /// What all shares may take together.
+#[derive(Debug)]
 pub(crate) struct Budget {
     /// What one holder may take.
     part: u64,
     books: Mutex<Books>,
 }
 
+#[derive(Debug)]
 struct Books {
     left: u64,
     held: HashMap<Holder, u64>,
 }
 
 /// What one session has taken; given back when it is dropped.
+#[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
     holder: Holder,
@@ -94,6 +97,11 @@ impl Budget {
 }
 
 impl Share {
+    /// An empty share of the same holder.
+    pub fn another(&self) -> Share {
+        self.budget.share(self.holder)
+    }
+
     /// Bytes that this holder may take still.
     pub fn left(&self) -> u64 {
         let books = self.budget.books();

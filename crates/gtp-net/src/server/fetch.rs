@@ -6,12 +6,13 @@
 //! `get` receives, and written as any `put` is: beneath the export, within quotas, and on the
 //! client's account.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gtp_store::{BlockSink, Manifest, Recheck, SinkError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::admission::listing_bytes;
@@ -22,11 +23,12 @@ use super::session::{Client, Ending};
 use super::spot::{Spot, find};
 use super::{Moved, Pace, ServeConfig, Shared, Stop};
 use crate::client::{
-    Endpoint, Event, GetRequest, Monitor, Outcome, Place, Progress, Terms, Udp, Url, get,
+    Endpoint, Event, GetRequest, ListingRoom, Monitor, OnBehalf, Outcome, Place, Progress, Terms,
+    Tickets, Udp, Url, get,
 };
 use crate::control::ControlError;
 use crate::engine::Host;
-use crate::flows::{Failure, FailureKind, Law};
+use crate::flows::{Failure, FailureKind, Law, known_law};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
     ENTRIES_MAX, Fault, FetchFrom, FetchSeen, FetchSource, Fetched, Message, PeerText, Reason,
@@ -37,8 +39,6 @@ use crate::trust::{HostAddress, HostTrust};
 /// What fetches for clients.
 pub(crate) struct Fetching {
     endpoint: Arc<Endpoint>,
-    /// Fetches that may wait for listings, which take memory before they can be counted.
-    listings: Arc<Semaphore>,
 }
 
 impl Fetching {
@@ -50,13 +50,13 @@ impl Fetching {
         }
         let (host, ranges) = (host.clone(), config.third_party.clone());
         let endpoint = Endpoint::within(host, identity.clone(), config.interval, ranges);
-        Some(Fetching { endpoint, listings: Arc::new(Semaphore::new(LISTINGS_AT_ONCE)) })
+        Some(Fetching { endpoint })
     }
 }
 
 pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
-    if client.open.law.is_alone() {
-        let text = "a server fetches for others by the control law grant only";
+    if known_law(client.open.law) != Law::Grant {
+        let text = "a server fetches from other servers only under the grant law";
         let failure = Failure::new(FailureKind::Destination, text);
         return refuse(client, failure).await;
     }
@@ -99,7 +99,10 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
 /// Hears what is to be fetched, and from whom.
 async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order, Trouble> {
     let Some(fetching) = &shared.fetching else {
-        let failure = Failure::new(FailureKind::Other, "this server fetches nothing");
+        let failure = Failure::new(
+            FailureKind::Other,
+            "this server does not fetch from other servers (serve --third-party)",
+        );
         return Err(Trouble::told(Reason::Permission, failure));
     };
     let session = client.host.new_session_id();
@@ -107,19 +110,12 @@ async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order
     client.channel.send(&opened).await?;
     let asked = timeout(ORDER_SPAN, client.channel.recv()).await;
     let asked = asked.map_err(|_| ControlError::TimedOut("the sources of the fetch"))??;
-    let Message::FetchFrom(FetchFrom { sources, patience_ms }) = asked else {
+    let Message::FetchFrom(asked) = asked else {
         let error = ControlError::Unexpected(format!("message {}", asked.name()));
         return Err(Trouble::told(Reason::Unexpected, error.into()));
     };
-    let by = (client.channel.peer(), shared.fingerprint);
-    let judged = sources.iter().map(|source| judge(source, by));
-    let sources = judged.collect::<Result<Vec<Source>, Failure>>();
-    let sources = sources.map_err(|why| Trouble::told(Reason::NotAuthorised, why))?;
-    let late = timeout(ORDER_SPAN, Arc::clone(&fetching.listings).acquire_owned()).await;
-    let Ok(Ok(permit)) = late else {
-        let failure = Failure::new(FailureKind::Temporary, "too many fetches begin here now");
-        return Err(Trouble::told(Reason::Busy, failure));
-    };
+    let patience_ms = asked.patience_ms;
+    let sources = judged(&asked, (client.channel.peer(), shared.fingerprint))?;
     let patience = Duration::from_millis(patience_ms.into()).clamp(PATIENCE_LEAST, PATIENCE_MOST);
     let terms = Terms {
         law: Law::Grant,
@@ -128,7 +124,9 @@ async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order
         path: client.path_use,
         patience,
         udp: Udp::Auto,
-        tickets: Arc::new(sources.iter().map(|s| (s.url.clone(), s.ticket.clone())).collect()),
+        tickets: Arc::new(Tickets::new(by_url(&sources))),
+        listings: ListingRoom::of(client.outlet.walks.share(client.holder)),
+        on_behalf: OnBehalf { principal: client.holder.principal(), allowance: client.allowance },
         ..Terms::new(HostTrust::Each(sources.iter().map(Source::known).collect()))
     };
     let urls = sources.into_iter().map(|source| source.url).collect();
@@ -136,9 +134,9 @@ async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order
     let share = client.outlet.walks.share(client.holder);
     let recheck = Arc::new(Recheck::default());
     let (seat, watched) = (Arc::clone(&client.seat), Arc::clone(&recheck));
-    let opening = Opening { target, share, permit, recheck: watched, _seat: seat };
+    let opening = Opening { target, share, recheck: watched, _seat: seat };
     let endpoint = Arc::clone(&fetching.endpoint);
-    Ok(Order { endpoint, urls, terms, opening, recheck })
+    Ok(Order { endpoint, urls, terms, opening, recheck, own: shared.fingerprint })
 }
 
 /// A source that the client has signed a ticket for.
@@ -154,6 +152,17 @@ impl Source {
     }
 }
 
+/// The sources of an order, each with a ticket that counts.
+fn judged(asked: &FetchFrom, by: (Fingerprint, Fingerprint)) -> Result<Vec<Source>, Trouble> {
+    let sources = asked.sources.iter().map(|source| judge(source, by));
+    let sources = sources.collect::<Result<Vec<Source>, Failure>>();
+    sources.map_err(|why| Trouble::told(Reason::NotAuthorised, why))
+}
+
+fn by_url(sources: &[Source]) -> HashMap<Url, Vec<u8>> {
+    sources.iter().map(|source| (source.url.clone(), source.ticket.clone())).collect()
+}
+
 /// Whether the client, whose key comes first, has signed this for this server.
 fn judge(
     source: &FetchSource,
@@ -161,19 +170,19 @@ fn judge(
 ) -> Result<Source, Failure> {
     let bad = |why: &dyn std::fmt::Display| {
         let host = gtp_text::of_message(&source.host);
-        let text = format!("the ticket for {host} does not count here: {why}");
+        let text = format!("the ticket for {host} is not valid here: {why}");
         Failure::new(FailureKind::Authentication, text)
     };
     let host: HostAddress = source.host.parse().map_err(|why| bad(&why))?;
     let ticket = Ticket::read(&source.ticket).map_err(|why| bad(&why))?;
     if ticket.signer != client {
-        return Err(bad(&"somebody else has signed it"));
+        return Err(bad(&"it was signed by another key"));
     }
     let (server, path) = (ticket.allowed.server, &ticket.allowed.path);
     let now_s = gtp_sys::clock::unix_seconds();
     // Which server and object these are is for the client to say, and for that server to check.
     ticket.judge(Shown { server, holder: own, path, now_s }).map_err(|why| bad(&why))?;
-    let url = Url::of(host, path).ok_or_else(|| bad(&"its path is none"))?;
+    let url = Url::of(host, path).ok_or_else(|| bad(&"its path is invalid"))?;
     Ok(Source { url, key: server, ticket: source.ticket.clone() })
 }
 
@@ -184,13 +193,14 @@ struct Order {
     terms: Terms,
     opening: Opening,
     recheck: Arc<Recheck>,
+    /// This server's key.
+    own: Fingerprint,
 }
 
 /// What opens the sink, once the object is known.
 struct Opening {
     target: Target,
     share: Share,
-    permit: OwnedSemaphorePermit,
     recheck: Arc<Recheck>,
     /// The client's place, which is held until what is there is read even if the client is gone.
     _seat: Arc<Seat>,
@@ -211,7 +221,7 @@ impl Opening {
         manifest: &Arc<Manifest>,
         beside: &Mutex<Beside>,
     ) -> Result<Box<dyn BlockSink>, SinkError> {
-        let Opening { target, mut share, permit, recheck, _seat } = self;
+        let Opening { target, mut share, recheck, _seat } = self;
         let names = manifest.entries.iter().map(|entry| entry.path.as_str().len());
         // Each name is known once more while it is watched for quotas.
         let bytes: u64 = names.map(|length| listing_bytes(target.path_length() + length)).sum();
@@ -222,7 +232,6 @@ impl Opening {
                 Err(Trouble::told(Reason::Busy, failure))
             }
         };
-        drop(permit);
         let mut beside = beside.lock().unwrap_or_else(PoisonError::into_inner);
         beside.share = Some(share);
         match opened {
@@ -242,50 +251,34 @@ impl Opening {
 impl Order {
     /// Fetches, and tells the client how far that is.
     async fn run(self, client: &mut Client, stop: &mut Stop) -> Result<(Fetched, Moved), Trouble> {
-        let Order { endpoint, urls: sources, terms, opening, recheck } = self;
+        let Order { endpoint, urls: sources, terms, opening, recheck, own } = self;
         let recheck = Stopping(recheck);
         let beside = Arc::new(Mutex::new(Beside::default()));
         let left = Arc::clone(&beside);
         let make = Box::new(move |manifest: &Arc<Manifest>| opening.open(manifest, &left));
-        let (events, mut heard) = mpsc::unbounded_channel();
+        let (events, heard) = mpsc::unbounded_channel();
         let (progress, seen) = watch::channel(Progress::default());
         let (halt, halted) = watch::channel(None);
         let monitor = Monitor { events, progress, stop: halted };
         measure(client, &seen);
+        let tickets = Arc::clone(&terms.tickets);
         let request = GetRequest { sources, terms, place: Place::Sink(make), expected: None };
         let mut getting = pin!(get(endpoint, request, monitor));
-        let mut tick = interval(SEEN_SPAN);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut left_by, mut remarks) = (None, REMARKS_MAX);
-        let ended = loop {
-            let why = tokio::select! {
-                ended = &mut getting => break ended,
-                Some(event) = heard.recv() => match remark(event).filter(|_| remarks > 0) {
-                    Some(remark) if left_by.is_none() => {
-                        remarks -= 1;
-                        client.channel.send(&remark).await.err().map(Trouble::from)
-                    }
-                    Some(_) | None => None,
-                },
-                message = client.channel.recv(), if left_by.is_none() => Some(given_up(message)),
-                why = stop.told(), if left_by.is_none() => Some(must_leave(why)),
-                _ = tick.tick(), if left_by.is_none() => {
-                    let far = of(&seen.borrow());
-                    client.channel.send(&Message::FetchSeen(far)).await.err().map(Trouble::from)
-                }
-            };
-            if let Some(why) = why {
-                left_by = Some(why);
+        // A client that does not read holds up its own news, and nothing else.
+        let ended = tokio::select! {
+            ended = &mut getting => Ok(ended),
+            trouble = tell(client, heard, &seen, (own, &tickets)) => Err(trouble),
+            why = stop.told() => Err(must_leave(why)),
+        };
+        let (ended, left_by) = match ended {
+            Ok(ended) => (ended, None),
+            Err(why) => {
                 recheck.0.stop();
                 halt.send_replace(Some(FailureKind::Interrupted));
+                (getting.await, Some(why))
             }
         };
-        let Beside { room, trouble, share } =
-            std::mem::take(&mut *beside.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some(room) = room {
-            room.give_back().await;
-        }
-        drop(share);
+        let trouble = beside_over(&beside).await;
         let moved = moved(&seen.borrow());
         match (ended, left_by.or(trouble)) {
             (Ok(outcome), _) => {
@@ -296,6 +289,57 @@ impl Order {
             (Err(failure), None) => {
                 Err(Trouble { moved, ..Trouble::told(reason_of(failure.kind), failure) })
             }
+        }
+    }
+}
+
+/// Gives back what was held beside the sink; returns why it could not be opened, if it could not.
+async fn beside_over(beside: &Mutex<Beside>) -> Option<Trouble> {
+    let Beside { room, trouble, share } =
+        std::mem::take(&mut *beside.lock().unwrap_or_else(PoisonError::into_inner));
+    if let Some(room) = room {
+        room.give_back().await;
+    }
+    drop(share);
+    trouble
+}
+
+/// Tells the client how a fetch goes and takes new tickets from it, until it wants no more.
+async fn tell(
+    client: &mut Client,
+    mut heard: mpsc::UnboundedReceiver<Event>,
+    seen: &watch::Receiver<Progress>,
+    (own, tickets): (Fingerprint, &Tickets),
+) -> Trouble {
+    let mut remarks = REMARKS_MAX;
+    let mut tick = interval(SEEN_SPAN);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let sent = tokio::select! {
+            Some(event) = heard.recv() => match remark(event).filter(|_| remarks > 0) {
+                Some(remark) => {
+                    remarks -= 1;
+                    client.channel.send(&remark).await
+                }
+                None => Ok(()),
+            },
+            message = client.channel.recv() => match message {
+                Ok(Message::FetchFrom(again)) => {
+                    match judged(&again, (client.channel.peer(), own)) {
+                        Ok(sources) => tickets.replace(by_url(&sources)),
+                        Err(trouble) => return trouble,
+                    }
+                    Ok(())
+                }
+                other => return given_up(other),
+            },
+            _ = tick.tick() => {
+                let far = of(&seen.borrow());
+                client.channel.send(&Message::FetchSeen(far)).await
+            }
+        };
+        if let Err(error) = sent {
+            return error.into();
         }
     }
 }
@@ -395,11 +439,7 @@ fn reason_of(kind: FailureKind) -> Reason {
     }
 }
 
-/// Fetches that wait for listings at a time. Each gets at most eight, of which the longest takes
-/// some 650 MB, before the budget of listings counts the one that is kept.
-const LISTINGS_AT_ONCE: usize = 16;
-
-/// How long a client has to name its sources, and a fetch waits for others that begin.
+/// How long a client has to name its sources.
 const ORDER_SPAN: Duration = Duration::from_secs(10);
 
 /// Lost sources that the client hears of, of one fetch.

@@ -28,7 +28,7 @@ pub(super) enum Spent {
     #[error("it has been used already")]
     Used,
     /// It was signed before the server started.
-    #[error("it is older than this server; a new one counts")]
+    #[error("it was issued before this server started; sign a new one")]
     Older,
     /// Too many are remembered.
     #[error("too many tickets are in use; try again later")]
