@@ -8,8 +8,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use gtp::{
-    Below, ExportRule, Exports, Fingerprint, Grants, GroupRule, PLACES_MOST, Quota, Rate,
-    Visibility, Who,
+    Below, ExportRule, Exports, Fingerprint, Grants, GroupRule, GroupShare, PLACES_MOST, Quota,
+    Rate, Visibility, Who,
 };
 
 use crate::words;
@@ -113,7 +113,7 @@ fn export(name: &str, says: &toml::Table) -> Result<ExportRule, Bad> {
 
 fn group(name: &str, says: &toml::Table) -> Result<GroupRule, Bad> {
     let (mut keys, mut grants) = (BTreeSet::new(), Grants::default());
-    let GroupRule { mut quota, mut rate, mut weight, .. } = GroupRule::default();
+    let (mut quota, mut share) = (Quota::default(), GroupShare::default());
     for (key, value) in says {
         let taken = match key.as_str() {
             "keys" => fingerprints(value).map(|all| keys = all),
@@ -122,19 +122,24 @@ fn group(name: &str, says: &toml::Table) -> Result<GroupRule, Bad> {
             "delete" => places(value).map(|all| grants.delete = all),
             "quota" => size(value).map(|bytes| quota.bytes = Some(bytes)),
             "quota-files" => number(value).map(|files| quota.files = Some(files)),
-            "rate" => rate_of(value).map(|most| rate = most),
-            "weight" => weight_of(value).map(|among| weight = among),
+            "rate" => rate_of(value).map(|most| share.rate = most),
+            "total-rate" => rate_of(value).map(|most| share.total_rate = most),
+            "guarantee" => rate_of(value).and_then(|least| {
+                share.guarantee = least;
+                finite(least)
+            }),
+            "weight" => weight_of(value).map(|among| share.weight = among),
             _ => Err(NO_GROUP_SETTING.into()),
         };
         taken.map_err(|why| at(GROUP, name, key, why))?;
     }
-    Ok(GroupRule { keys, grants, quota, rate, weight })
+    Ok(GroupRule { keys, grants, quota, share })
 }
 
 const NO_SETTING: &str = "no setting of an export; there are path, read, write, delete, hidden, \
                           quota and quota-files";
 const NO_GROUP_SETTING: &str = "no setting of a group; there are keys, read, write, delete, quota, \
-                                quota-files, rate and weight";
+                                quota-files, rate, total-rate, guarantee and weight";
 
 fn at(table: &'static str, name: &str, key: &str, why: String) -> Bad {
     Bad { table, name: name.into(), key: key.into(), why }
@@ -155,6 +160,11 @@ fn size(value: &toml::Value) -> Result<u64, String> {
 
 fn rate_of(value: &toml::Value) -> Result<Rate, String> {
     words::rate(text(value).map_err(|_| "needs a rate between quotes, as in \"100Mbit\"")?)
+}
+
+fn finite(rate: Rate) -> Result<(), String> {
+    let why = "needs a rate that is there, as in \"100Mbit\"";
+    if rate.is_unlimited() { Err(why.into()) } else { Ok(()) }
 }
 
 fn weight_of(value: &toml::Value) -> Result<f64, String> {
@@ -232,9 +242,7 @@ pub fn settings(exports: &Exports) -> Vec<(String, String)> {
         let said = said.into_iter().filter(|(_, value)| !value.is_empty());
         all.extend(said.map(|(key, value)| (format!("group.{name}.{key}"), value)));
         all.extend(say_quota(&format!("group.{name}"), rule.quota));
-        let rate = (!rule.rate.is_unlimited()).then(|| words::say_rate(rule.rate));
-        all.extend(rate.map(|rate| (format!("group.{name}.rate"), rate)));
-        all.push((format!("group.{name}.weight"), rule.weight.to_string()));
+        all.extend(say_share(&format!("group.{name}"), rule.share));
     }
     all
 }
@@ -243,6 +251,19 @@ fn say_quota(of: &str, quota: Quota) -> impl Iterator<Item = (String, String)> {
     let bytes = quota.bytes.map(|bytes| (format!("{of}.quota"), words::say_bytes(bytes)));
     let files = quota.files.map(|files| (format!("{of}.quota-files"), files.to_string()));
     bytes.into_iter().chain(files)
+}
+
+fn say_share(of: &str, share: GroupShare) -> Vec<(String, String)> {
+    let limit = |rate: Rate| (!rate.is_unlimited()).then(|| words::say_rate(rate));
+    let guarantee = Some(share.guarantee).filter(|&least| least > Rate::ZERO);
+    let said = [
+        ("rate", limit(share.rate)),
+        ("total-rate", limit(share.total_rate)),
+        ("guarantee", guarantee.map(words::say_rate)),
+        ("weight", Some(share.weight.to_string())),
+    ];
+    let said = said.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    said.map(|(key, value)| (format!("{of}.{key}"), value)).collect()
 }
 
 fn say_who(who: &Who) -> String {
@@ -267,7 +288,8 @@ mod tests {
             "[export.home]\npath = \"/srv/home\"\nread = [\"staff\"]\n\
              [export.drop]\npath = \"/srv/drop\"\nwrite = true\nhidden = true\n\
              [group.staff]\nwrite = [\"home/in\", \"drop\"]\nquota = \"2GiB\"\n\
-             quota-files = 7\nrate = \"20Mbit\"\nweight = 3\n",
+             quota-files = 7\nrate = \"20Mbit\"\nweight = 3\n\
+             total-rate = \"50Mbit\"\nguarantee = \"30Mbit\"\n",
         );
         let all = all.unwrap().unwrap();
         let says = settings(&all);
@@ -282,6 +304,8 @@ mod tests {
         assert_eq!(value("group.staff.quota"), Some("2.0 GiB"));
         assert_eq!(value("group.staff.quota-files"), Some("7"));
         assert_eq!(value("group.staff.rate"), Some("20.0 Mbit/s"));
+        assert_eq!(value("group.staff.total-rate"), Some("50.0 Mbit/s"));
+        assert_eq!(value("group.staff.guarantee"), Some("30.0 Mbit/s"));
         assert_eq!(value("group.staff.weight"), Some("3"));
         assert_eq!(read("weight = 2\n"), Ok(None));
     }
@@ -302,6 +326,13 @@ mod tests {
             ("[export.a]\npath = \"/a\"\nread = [\"none\"]", "", ""),
             ("[export.a]\npath = \"/a\"\n[group.g]\nrate = 7", "g", "rate"),
             ("[export.a]\npath = \"/a\"\n[group.g]\nweight = 0", "g", "weight"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\ntotal-rate = 7", "g", "total-rate"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nguarantee = \"unlimited\"", "g", "guarantee"),
+            (
+                "[export.a]\npath=\"/a\"\n[group.g]\ntotal-rate = \"1Mbit\"\nguarantee = \"2Mbit\"",
+                "",
+                "",
+            ),
             ("[group.g]\nread = [\"a\"]", "", ""),
             ("[export]\na = 1", "a", ""),
         ] {

@@ -71,9 +71,9 @@ pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError
 pub use gtp_net::messages::{FETCH_SOURCES_MAX, Reason};
 pub use gtp_net::server::{
     Asked, Asker, BadExports, BadReach, Change, Confines, EXPORTS_MOST, ExportRule, Exports,
-    GROUPS_MOST, GroupRule, KEYS_OF_GROUP_MOST, Limits, Moved, Pace, Pulse, Quota, Reach, Request,
-    Room, Running, ServerEvent, SessionId, Sessions, Sockets, Visibility, Visit, Voucher, Who,
-    Whose, WhyRefused, questions,
+    GROUPS_MOST, GroupRule, GroupShare, KEYS_OF_GROUP_MOST, Limits, Moved, Pace, Pulse, Quota,
+    Reach, Request, Room, Running, ServerEvent, SessionId, Sessions, Sockets, Visibility, Visit,
+    Voucher, Who, Whose, WhyRefused, questions,
 };
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,

@@ -53,7 +53,7 @@ use families::{Families, Next};
 pub use introduced::Detour;
 use introduced::Introduced;
 
-use crate::engine::{Host, Law, SocketId, Way};
+use crate::engine::{Allowance, Host, Law, SocketId, Way};
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Identity;
 use crate::server::Reach;
@@ -264,6 +264,18 @@ pub struct Terms {
     pub udp: Udp,
     /// What others have signed for this end, by the address of the object.
     pub tickets: Arc<HashMap<Url, Vec<u8>>>,
+    /// For whom this is, at a host that serves.
+    pub behalf: Behalf,
+}
+
+/// For whom a host that serves is a client of others: sessions count as that client's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Behalf {
+    /// The number of its key ([`SessionOpen::principal`](crate::engine::SessionOpen)); zero if this
+    /// is for nobody.
+    pub principal: u64,
+    /// What it has at this host.
+    pub allowance: Allowance,
 }
 
 impl Terms {
@@ -278,6 +290,7 @@ impl Terms {
             patience: PATIENCE,
             udp: Udp::Auto,
             tickets: Arc::default(),
+            behalf: Behalf::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A place is a value, and dropping it gives the place back. The bell carries the decisions of
 //! [`Occupancy`] to the client's task. Which clients may come at all is decided elsewhere.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -142,6 +142,15 @@ impl Clients {
         for (id, why) in present.occupancy.ask(why) {
             present.ring(id, why);
         }
+    }
+
+    /// The listed keys of those who have a place.
+    pub fn listed(&self) -> BTreeSet<Fingerprint> {
+        let listed = |client: &Admitted| match client.holder {
+            Holder::Listed(key) => Some(key),
+            Holder::Strangers => None,
+        };
+        lock(&self.present).occupancy.ask(listed).into_iter().map(|(_, key)| key).collect()
     }
 
     /// Whether all clients are gone.

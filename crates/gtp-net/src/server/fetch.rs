@@ -22,7 +22,7 @@ use super::session::{Client, Ending};
 use super::spot::{Spot, find};
 use super::{Moved, Pace, ServeConfig, Shared, Stop};
 use crate::client::{
-    Endpoint, Event, GetRequest, Monitor, Outcome, Place, Progress, Terms, Udp, Url, get,
+    Behalf, Endpoint, Event, GetRequest, Monitor, Outcome, Place, Progress, Terms, Udp, Url, get,
 };
 use crate::control::ControlError;
 use crate::engine::Host;
@@ -124,7 +124,8 @@ async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order
     let terms = Terms {
         law: Law::Grant,
         weight: f64::from(client.weight_milli) / 1000.0,
-        max_rate: shared.terms().max_rate.min(client.allowance.most),
+        max_rate: shared.terms().max_rate,
+        behalf: Behalf { principal: client.holder.principal(), allowance: client.allowance },
         path: client.path_use,
         patience,
         udp: Udp::Auto,

@@ -14,6 +14,7 @@ mod event;
 mod fetch;
 mod get;
 mod ground;
+mod group_shares;
 mod key_file;
 pub(crate) mod keys;
 mod list;
@@ -30,6 +31,7 @@ mod room;
 mod rules;
 mod scan;
 pub(crate) mod session;
+mod sharing;
 mod spot;
 mod steps;
 mod streamed;
@@ -62,6 +64,7 @@ pub use confines::Confines;
 pub use event::{
     Change, Changes, Moved, Request, Room, ServerEvent, SessionId, Visit, Whose, WhyRefused,
 };
+pub use group_shares::GroupShare;
 pub use place::listen_address;
 pub use pulse::{Asked, Asker, Pulse, questions};
 pub use quota::Quota;
@@ -79,12 +82,14 @@ use crate::flows::{Alone, Failure, FailureKind, has_settled};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::STREAMS_MEMORY;
 use crate::tls::server_config;
+use crate::trust::ClientTrust;
 use admission::Narrowed;
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
 use fetch::Fetching;
 use keys::{Keys, Overseen, oversee};
 use outlet::Outlets;
+use sharing::Sharing;
 use steps::Steps;
 use used_tickets::UsedTickets;
 
@@ -275,6 +280,7 @@ pub(crate) struct Shared {
     clients: Arc<Clients>,
     keys: Arc<Keys>,
     outlets: Arc<Outlets>,
+    sharing: Sharing,
     /// Memory for streams that are written to files.
     streams: Arc<Budget>,
     roots: Arc<KnownRoots>,
@@ -381,6 +387,7 @@ impl Server {
             clients,
             keys: Arc::new(keys),
             outlets: Arc::new(outlets),
+            sharing: Sharing::default(),
             streams: Budget::new(Bytes(STREAMS_MEMORY)),
             roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
             terms: Arc::new(watch::Sender::new(terms)),
@@ -523,6 +530,7 @@ impl Server {
             Overseen::Read(keys) => shared.tell(ServerEvent::KeysRead { keys }),
             Overseen::Unreadable(failure) => shared.tell(ServerEvent::KeysUnreadable { failure }),
             Overseen::Back(keys) => shared.tell(ServerEvent::KeysUsable { keys }),
+            Overseen::Looked(trust) => shared.share_out(&trust),
             Overseen::Tick => {
                 shared.clients.wake_dozing(shared.host.clock().now());
                 shared.tell_missed();
@@ -592,6 +600,13 @@ impl Shared {
     /// The terms for a session that begins now.
     fn terms(&self) -> Terms {
         self.terms.borrow().clone()
+    }
+
+    /// Has the host hear what the clients that are here have together.
+    fn share_out(&self, trust: &Arc<ClientTrust>) {
+        if let Some(ruled) = self.outlets.ruled() {
+            self.sharing.look(&self.host, ruled, trust, self.clients.listed());
+        }
     }
 
     fn tell(&self, event: ServerEvent) {

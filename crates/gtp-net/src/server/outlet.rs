@@ -16,11 +16,13 @@ use gtp_sys::Clock;
 use super::budget::Budget;
 use super::counting::count;
 use super::ground::Ground;
+use super::group_shares::allowance;
 use super::occupancy::Right;
 use super::overlaps::overlaps;
 use super::quota::{Ledger, Meter};
 use super::rules::{ExportRule, Exports, Rights, Subject};
 use super::session::{Refusal, place, right};
+use super::sharing::Ruled;
 use super::walks::Walks;
 use super::watched::Watched;
 use super::writers::{SoFar, Writer, Writers};
@@ -53,7 +55,7 @@ pub(crate) struct Outlets {
 enum Standing {
     One(Arc<Outlet>),
     Several {
-        rules: Exports,
+        ruled: Arc<Ruled>,
         all: BTreeMap<String, Arc<Outlet>>,
         /// What stands for the list of exports.
         top: Arc<Outlet>,
@@ -190,8 +192,7 @@ impl Outlets {
         let nowhere = Ground::new(std::path::PathBuf::new(), None, clock);
         let ledger = Arc::new(Ledger::default());
         let top = Outlet::of(None, called, nowhere, (&listings, &ledger));
-        let (all, rest) = (BTreeMap::new(), Exports::default());
-        let empty = Standing::Several { rules: rest, all, top };
+        let empty = Standing::Several { ruled: Arc::default(), all: BTreeMap::new(), top };
         let now = Arc::new(RwLock::new(Arc::new(empty)));
         let outlets = Outlets { now, listings, ledger, clock };
         outlets.replace(rules);
@@ -244,12 +245,12 @@ impl Outlets {
     /// Warns of exports within others whose quotas do not count what is written there.
     fn tell_overlaps(&self) {
         let standing = self.now();
-        let Standing::Several { rules, all, .. } = &*standing else { return };
+        let Standing::Several { ruled, all, .. } = &*standing else { return };
         let path = |(name, outlet): (&String, &Arc<Outlet>)| {
             Some((name.clone(), outlet.ground.real_path()?))
         };
         let paths = all.iter().filter_map(path).collect();
-        let places = rules.accounts().into_iter().flat_map(|account| account.places);
+        let places = ruled.rules.accounts().into_iter().flat_map(|account| account.places);
         let counted = places.map(|place| place.export().to_owned()).collect();
         for both in overlaps(&paths, &counted) {
             tracing::warn!(
@@ -266,7 +267,7 @@ impl Outlets {
     /// elsewhere. Opens nothing. Whether there are several.
     pub fn replace(&self, rules: Exports) -> bool {
         let before = self.now();
-        let Standing::Several { all: old, top, .. } = &*before else { return false };
+        let Standing::Several { ruled, all: old, top } = &*before else { return false };
         let outlet = |(name, rule): (&String, &ExportRule)| {
             let same = old.get(name).filter(|outlet| outlet.ground.root() == rule.path);
             let outlet = same.cloned().unwrap_or_else(|| {
@@ -281,7 +282,9 @@ impl Outlets {
         for (counting, places) in self.ledger.replace(rules.accounts()) {
             count(&self.ledger, counting, places, &all);
         }
-        *now = Arc::new(Standing::Several { rules, all, top: Arc::clone(top) });
+        let numbers = ruled.numbers.with(&rules);
+        let (ruled, top) = (Arc::new(Ruled { rules, numbers }), Arc::clone(top));
+        *now = Arc::new(Standing::Several { ruled, all, top });
         true
     }
 
@@ -298,6 +301,14 @@ impl Outlets {
                 count(&ledger, counting, places, all);
             }
         })
+    }
+
+    /// The rules of a server with several exports; `None` of one with one.
+    pub fn ruled(&self) -> Option<Arc<Ruled>> {
+        match &*self.now() {
+            Standing::One(_) => None,
+            Standing::Several { ruled, .. } => Some(Arc::clone(ruled)),
+        }
     }
 
     fn now(&self) -> Arc<Standing> {
@@ -325,14 +336,16 @@ impl Outlets {
                 let (outlet, rights) = (Arc::clone(outlet), Rights::of(trust.access(key)));
                 Ok(Place { outlet, path, rights, allowance: Allowance::default(), above: None })
             }
-            Standing::Several { rules, all, top } => {
-                let subject = Subject::of(rules, trust, key);
+            Standing::Several { ruled, all, top } => {
+                let subject = Subject::of(&ruled.rules, trust, key);
                 let Some(path) = path else { return at_top(&subject, top, verb) };
                 let (name, rest) = split(&path);
-                match all.get(name) {
-                    Some(outlet) => in_export(&subject, (name, outlet), (&path, rest), verb),
-                    None => Err(absent(verb, &path)),
-                }
+                let place = match all.get(name) {
+                    Some(outlet) => in_export(&subject, (name, outlet), (&path, rest), verb)?,
+                    None => return Err(absent(verb, &path)),
+                };
+                let allowance = allowance(subject.groups(), &ruled.numbers);
+                Ok(Place { allowance, ..place })
             }
         }
     }
@@ -361,11 +374,11 @@ fn at_top(subject: &Subject<'_>, top: &Arc<Outlet>, verb: &Verb) -> Result<Place
         return Err(Refusal::new(reason, NAME_ONE));
     }
     let above = Some(subject.listed().map(str::to_owned).collect());
-    let (outlet, rights, allowance) = (Arc::clone(top), Rights::default(), subject.allowance());
-    Ok(Place { outlet, path: None, rights, allowance, above })
+    let (outlet, rights) = (Arc::clone(top), Rights::default());
+    Ok(Place { outlet, path: None, rights, allowance: Allowance::default(), above })
 }
 
-/// A place in an export that is there.
+/// A place in an export that is there, but for what the client has of the server's capacity.
 fn in_export(
     subject: &Subject<'_>,
     (name, outlet): (&str, &Arc<Outlet>),
@@ -374,7 +387,7 @@ fn in_export(
 ) -> Result<Place, Refusal> {
     let rights = subject.rights(name, path.as_ref());
     let ways = subject.ways(name, path.as_ref());
-    let (outlet, allowance) = (Arc::clone(outlet), subject.allowance());
+    let (outlet, allowance) = (Arc::clone(outlet), Allowance::default());
     if right(verb).within(rights.access()) {
         return Ok(Place { outlet, path, rights, allowance, above: None });
     }

@@ -441,8 +441,7 @@ impl Client {
             // What the client asked for is his end's; a tree here makes it less.
             weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
             path: self.path_use,
-            // Under a daemon, which does not hear of groups, each session keeps to it alone.
-            max_rate: shared.terms().max_rate.min(self.allowance.most),
+            max_rate: shared.terms().max_rate,
             principal: self.holder.principal(),
             allowance: self.allowance,
             label: self.channel.ends().remote.to_string(),

@@ -246,7 +246,7 @@ fn log_overseen(overseen: Overseen) {
             tracing::warn!(%failure, "callers are refused, as the list of keys cannot be used");
         }
         Overseen::Back(keys) => tracing::warn!(keys, "the list of keys can be used again"),
-        Overseen::Read(_) | Overseen::Tick => {}
+        Overseen::Read(_) | Overseen::Looked(_) | Overseen::Tick => {}
     }
 }
 
