@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::process::{Child, Stdio};
+use std::time::SystemTime;
 
 use common::{Serving, World, bytes, ports::free_port, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -35,6 +36,13 @@ impl Shared {
         let mut command = world.gtp("server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
         command.args(["--daemon", "off", "--capacity-out", "60Mbit"]);
         command.args(["--metrics", &format!("127.0.0.1:{metrics}")]);
+        // It is noon there, whatever the time is.
+        let utc =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+        let west = utc % 86_400 - 43_200;
+        let sign = if west < 0 { "-" } else { "" };
+        let (hours, minutes) = (west.abs() / 3_600, west.abs() / 60 % 60);
+        command.env("TZ", format!("XXX{sign}{hours:02}:{minutes:02}"));
         command.env("GTP_CONFIG_FILE", world.path("serve.toml"));
         let server = Serving::start_logged(command, &world.path("log"));
         for end in ["many", "one"] {
@@ -138,4 +146,22 @@ fn a_group_is_served_its_guarantee_first_and_more_than_there_is_is_cut_and_said(
     shared.wait(20.0, 40.0);
     let said = "guarantees of 120 Mbit/s for groups together are more than the 60 Mbit/s";
     assert!(shared.log().contains(said), "{}", shared.log());
+}
+
+#[test]
+fn shares_follow_the_hours_and_members_of_a_group_come_and_stay_within_its_window_alone() {
+    let at = "[[group.lab.at]]\nwindow = \"10:00-14:00\"\ntotal-rate = \"32Mbit\"\n";
+    let mut shared =
+        Shared::new(&format!("[group.lab]\ntotal-rate = \"16Mbit\"\n{at}[group.two]\n"));
+    shared.get("many", 3);
+    shared.get("one", 1);
+    shared.wait(16.0, 16.0);
+    let closed = "[group.lab]\ntotal-rate = \"16Mbit\"\n[group.two]\nwindow = \"22:00-06:00\"\n";
+    shared.change(closed, "group=lab", "group=lab,two");
+    let ended = shared.gets.last_mut().unwrap().wait().unwrap();
+    assert_eq!(ended.code(), Some(7));
+    let refused = shared.world.run("one", &["ls", &shared.server.url("")]);
+    assert_eq!(refused.status.code(), Some(7));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("outside the hours of this key") && said.contains("22:00 ("), "{said}");
 }

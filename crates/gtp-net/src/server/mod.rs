@@ -64,7 +64,7 @@ pub use confines::Confines;
 pub use event::{
     Change, Changes, Moved, Request, Room, ServerEvent, SessionId, Visit, Whose, WhyRefused,
 };
-pub use group_shares::GroupShare;
+pub use group_shares::{GroupShare, SHARES_AT_MOST, ShareAt};
 pub use place::listen_address;
 pub use pulse::{Asked, Asker, Pulse, questions};
 pub use quota::Quota;
@@ -82,7 +82,7 @@ use crate::flows::{Alone, Failure, FailureKind, has_settled};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::STREAMS_MEMORY;
 use crate::tls::server_config;
-use crate::trust::ClientTrust;
+use crate::trust::{ClientTrust, LocalTime};
 use admission::Narrowed;
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
@@ -602,10 +602,13 @@ impl Shared {
         self.terms.borrow().clone()
     }
 
-    /// Has the host hear what the clients that are here have together.
+    /// Has the host hear what the clients that are here have together, and sends those away whose
+    /// hours are over.
     fn share_out(&self, trust: &Arc<ClientTrust>) {
-        if let Some(ruled) = self.outlets.ruled() {
-            self.sharing.look(&self.host, ruled, trust, self.clients.listed());
+        let by = (self.outlets.ruled(), trust);
+        let closed = self.sharing.look(&self.host, by, self.clients.listed(), &LocalTime::now());
+        if !closed.is_empty() {
+            self.clients.send_away(|client| closed.get(&client.key).copied().map(Leave::Closed));
         }
     }
 

@@ -16,7 +16,6 @@ use gtp_sys::Clock;
 use super::budget::Budget;
 use super::counting::count;
 use super::ground::Ground;
-use super::group_shares::allowance;
 use super::occupancy::Right;
 use super::overlaps::overlaps;
 use super::quota::{Ledger, Meter};
@@ -26,7 +25,6 @@ use super::sharing::Ruled;
 use super::walks::Walks;
 use super::watched::Watched;
 use super::writers::{SoFar, Writer, Writers};
-use crate::engine::Allowance;
 use crate::identity::Fingerprint;
 use crate::messages::{Reason, Verb, printable};
 use crate::trust::ClientTrust;
@@ -49,6 +47,8 @@ pub(crate) struct Outlets {
     now: Arc<RwLock<Arc<Standing>>>,
     listings: Arc<Budget>,
     ledger: Arc<Ledger>,
+    /// The rules where there is one export.
+    unruled: Arc<Ruled>,
     clock: Clock,
 }
 
@@ -80,8 +80,6 @@ pub(super) struct Place {
     pub path: Option<RelPath>,
     /// What the client may do there.
     pub rights: Rights,
-    /// What it has of the server's capacity.
-    pub allowance: Allowance,
     /// The names that are listed, where the client may only see which way leads on.
     pub above: Option<Vec<String>>,
 }
@@ -176,7 +174,7 @@ impl Outlets {
         let ledger = Arc::new(Ledger::default());
         let standing = Standing::One(Outlet::of(None, called, ground, (&listings, &ledger)));
         let now = Arc::new(RwLock::new(Arc::new(standing)));
-        Ok(Outlets { now, listings, ledger, clock })
+        Ok(Outlets { now, listings, ledger, unruled: Arc::default(), clock })
     }
 
     /// Several exports. Those that cannot be opened may be there later. Blocks.
@@ -194,7 +192,7 @@ impl Outlets {
         let top = Outlet::of(None, called, nowhere, (&listings, &ledger));
         let empty = Standing::Several { ruled: Arc::default(), all: BTreeMap::new(), top };
         let now = Arc::new(RwLock::new(Arc::new(empty)));
-        let outlets = Outlets { now, listings, ledger, clock };
+        let outlets = Outlets { now, listings, ledger, unruled: Arc::default(), clock };
         outlets.replace(rules);
         match outlets.look_anew() {
             Looked { opened: 0, first: Some(why) } => Err(why),
@@ -303,11 +301,11 @@ impl Outlets {
         })
     }
 
-    /// The rules of a server with several exports; `None` of one with one.
-    pub fn ruled(&self) -> Option<Arc<Ruled>> {
+    /// The rules of a server with several exports; none of one with one.
+    pub fn ruled(&self) -> Arc<Ruled> {
         match &*self.now() {
-            Standing::One(_) => None,
-            Standing::Several { ruled, .. } => Some(Arc::clone(ruled)),
+            Standing::One(_) => Arc::clone(&self.unruled),
+            Standing::Several { ruled, .. } => Arc::clone(ruled),
         }
     }
 
@@ -334,18 +332,16 @@ impl Outlets {
         match &*self.now() {
             Standing::One(outlet) => {
                 let (outlet, rights) = (Arc::clone(outlet), Rights::of(trust.access(key)));
-                Ok(Place { outlet, path, rights, allowance: Allowance::default(), above: None })
+                Ok(Place { outlet, path, rights, above: None })
             }
             Standing::Several { ruled, all, top } => {
                 let subject = Subject::of(&ruled.rules, trust, key);
                 let Some(path) = path else { return at_top(&subject, top, verb) };
                 let (name, rest) = split(&path);
-                let place = match all.get(name) {
-                    Some(outlet) => in_export(&subject, (name, outlet), (&path, rest), verb)?,
-                    None => return Err(absent(verb, &path)),
-                };
-                let allowance = allowance(subject.groups(), &ruled.numbers);
-                Ok(Place { allowance, ..place })
+                match all.get(name) {
+                    Some(outlet) => in_export(&subject, (name, outlet), (&path, rest), verb),
+                    None => Err(absent(verb, &path)),
+                }
             }
         }
     }
@@ -375,10 +371,10 @@ fn at_top(subject: &Subject<'_>, top: &Arc<Outlet>, verb: &Verb) -> Result<Place
     }
     let above = Some(subject.listed().map(str::to_owned).collect());
     let (outlet, rights) = (Arc::clone(top), Rights::default());
-    Ok(Place { outlet, path: None, rights, allowance: Allowance::default(), above })
+    Ok(Place { outlet, path: None, rights, above })
 }
 
-/// A place in an export that is there, but for what the client has of the server's capacity.
+/// A place in an export that is there.
 fn in_export(
     subject: &Subject<'_>,
     (name, outlet): (&str, &Arc<Outlet>),
@@ -387,9 +383,9 @@ fn in_export(
 ) -> Result<Place, Refusal> {
     let rights = subject.rights(name, path.as_ref());
     let ways = subject.ways(name, path.as_ref());
-    let (outlet, allowance) = (Arc::clone(outlet), Allowance::default());
+    let outlet = Arc::clone(outlet);
     if right(verb).within(rights.access()) {
-        return Ok(Place { outlet, path, rights, allowance, above: None });
+        return Ok(Place { outlet, path, rights, above: None });
     }
     if ways.is_empty() && !rights.is_some() {
         return Err(absent(verb, full));
@@ -406,7 +402,7 @@ fn in_export(
     }
     let above: Vec<String> = ways.into_iter().map(str::to_owned).collect();
     match verb {
-        Verb::List { .. } => Ok(Place { outlet, path, rights, allowance, above: Some(above) }),
+        Verb::List { .. } => Ok(Place { outlet, path, rights, above: Some(above) }),
         Verb::Get { .. }
         | Verb::Put { .. }
         | Verb::Fetch { .. }

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 use gtp_store::RelPath;
 
-use super::group_shares::GroupShare;
+use super::group_shares::{GroupShare, SHARES_AT_MOST, ShareAt};
 use super::quota::{Owner, Quota, Wanted};
 use crate::identity::Fingerprint;
-use crate::trust::{Access, Below, ClientTrust, Grants, is_name};
+use crate::trust::{Access, Below, ClientTrust, Grants, Hours, is_name};
 
 /// Exports of one server.
 pub const EXPORTS_MOST: usize = 256;
@@ -80,6 +80,10 @@ pub struct GroupRule {
     pub quota: Quota,
     /// What its members have of the server's rates.
     pub share: GroupShare,
+    /// What they have in some hours instead; of several that hold at once, the last counts.
+    pub at: Vec<ShareAt>,
+    /// When they may come.
+    pub hours: Hours,
 }
 
 /// What a client may do at a path.
@@ -188,7 +192,9 @@ impl Exports {
         }
         for (name, group) in &self.groups {
             few("keys of one group", group.keys.len(), KEYS_OF_GROUP_MOST)?;
-            if group.share.guarantee > group.share.total_rate {
+            few("[[group.NAME.at]] tables of one group", group.at.len(), SHARES_AT_MOST)?;
+            let shares = group.at.iter().map(|at| at.over(group.share)).chain([group.share]);
+            if shares.into_iter().any(|share| share.guarantee > share.total_rate) {
                 return Err(BadExports::Guarantee(name.clone()));
             }
             let missing = group.grants.all().find(|at| !self.exports.contains_key(at.export()));
@@ -370,6 +376,7 @@ mod tests {
             },
             quota: Quota { bytes: Some(7), files: None },
             share: GroupShare::default(),
+            ..GroupRule::default()
         };
         let hidden = ExportRule {
             visibility: Visibility::Hidden,
