@@ -204,6 +204,7 @@ fn opened(shared: &Shared, open: &Open, session: &SessionOpen, suite: Suite) -> 
         interval_us: open.interval_us.unwrap_or(INTERVAL_US),
         path: None,
         law: None,
+        time_s: None,
     }
 }
 

@@ -50,6 +50,7 @@ fn an_opened() -> Opened {
         interval_us: 20_000,
         path: None,
         law: None,
+        time_s: None,
     }
 }
 

@@ -122,6 +122,10 @@ pub struct Opened {
     /// than the client asked for.
     #[n(11)]
     pub path: Option<u8>,
+    /// What the server's clock says, in seconds since 1970. Nothing goes by it: it is told to
+    /// people who find out why times do not fit.
+    #[n(13)]
+    pub time_s: Option<u64>,
 }
 
 /// Server to client: no session, and why.

@@ -482,6 +482,7 @@ impl Client {
             interval_us: interval.clamp(*INTERVAL_US.start(), *INTERVAL_US.end()),
             law: Some(self.open.law).filter(|law| law.is_alone()),
             path: self.path_use.code(),
+            time_s: Some(gtp_sys::clock::unix_seconds()),
         })
     }
 }

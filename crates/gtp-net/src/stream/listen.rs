@@ -377,6 +377,7 @@ fn opened(shared: &Shared, wish: &Wish, revision: Revision) -> Message {
         interval_us: wish.interval_us,
         law: Some(wish.law).filter(|law| law.is_alone()),
         path: None,
+        time_s: None,
     })
 }
 

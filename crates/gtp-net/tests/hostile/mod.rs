@@ -149,6 +149,7 @@ pub fn an_opened(open: &Open, object: EntryKind) -> Opened {
         interval_us: 20_000,
         path: None,
         law: None,
+        time_s: None,
     }
 }
 
