@@ -34,6 +34,7 @@ pub(crate) mod session;
 mod sharing;
 mod spot;
 mod steps;
+mod stream_room;
 mod streamed;
 mod tend;
 mod told;
