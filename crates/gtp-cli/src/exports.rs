@@ -8,8 +8,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use gtp::{
-    Below, ExportRule, Exports, Fingerprint, Grants, GroupRule, PLACES_MOST, Quota, Rate,
-    Visibility, Who,
+    Below, ExportRule, Exports, Fingerprint, Grants, GroupRule, GroupShare, Hours, PLACES_MOST,
+    Quota, Rate, ShareAt, Visibility, Who,
 };
 
 use crate::words;
@@ -113,7 +113,8 @@ fn export(name: &str, says: &toml::Table) -> Result<ExportRule, Bad> {
 
 fn group(name: &str, says: &toml::Table) -> Result<GroupRule, Bad> {
     let (mut keys, mut grants) = (BTreeSet::new(), Grants::default());
-    let GroupRule { mut quota, mut rate, mut weight, .. } = GroupRule::default();
+    let (mut quota, mut share) = (Quota::default(), GroupShare::default());
+    let (mut hours, mut at_times) = (Hours::default(), Vec::new());
     for (key, value) in says {
         let taken = match key.as_str() {
             "keys" => fingerprints(value).map(|all| keys = all),
@@ -122,19 +123,54 @@ fn group(name: &str, says: &toml::Table) -> Result<GroupRule, Bad> {
             "delete" => places(value).map(|all| grants.delete = all),
             "quota" => size(value).map(|bytes| quota.bytes = Some(bytes)),
             "quota-files" => number(value).map(|files| quota.files = Some(files)),
-            "rate" => rate_of(value).map(|most| rate = most),
-            "weight" => weight_of(value).map(|among| weight = among),
+            "rate" => rate_of(value).map(|most| share.rate = most),
+            "total-rate" => rate_of(value).map(|most| share.total_rate = most),
+            "guarantee" => guarantee_of(value).map(|least| share.guarantee = least),
+            "weight" => weight_of(value).map(|among| share.weight = among),
+            "window" => hours_of(value).map(|all| hours = all),
+            "at" => shares_at(value).map(|all| at_times = all),
             _ => Err(NO_GROUP_SETTING.into()),
         };
         taken.map_err(|why| at(GROUP, name, key, why))?;
     }
-    Ok(GroupRule { keys, grants, quota, rate, weight })
+    Ok(GroupRule { keys, grants, quota, share, at: at_times, hours })
+}
+
+/// The tables `[[group.NAME.at]]`.
+fn shares_at(value: &toml::Value) -> Result<Vec<ShareAt>, String> {
+    let all = value.as_array().ok_or(NO_TABLES)?;
+    let table = |one: &toml::Value| share_at(one.as_table().ok_or(NO_TABLES)?);
+    all.iter().map(table).collect()
+}
+
+const NO_TABLES: &str = "is for tables: write [[group.NAME.at]] above `window` and what holds then";
+
+fn share_at(says: &toml::Table) -> Result<ShareAt, String> {
+    let mut share = ShareAt::default();
+    for (key, value) in says {
+        let taken = match key.as_str() {
+            "window" => hours_of(value).map(|all| share.hours = all),
+            "rate" => rate_of(value).map(|most| share.rate = Some(most)),
+            "total-rate" => rate_of(value).map(|most| share.total_rate = Some(most)),
+            "guarantee" => guarantee_of(value).map(|least| share.guarantee = Some(least)),
+            "weight" => weight_of(value).map(|among| share.weight = Some(among)),
+            _ => Err("is no setting there; there are window, rate, total-rate, guarantee and \
+                      weight"
+                .into()),
+        };
+        taken.map_err(|why| format!("`{key}` {why}"))?;
+    }
+    match share.hours.is_always() {
+        true => Err("needs a `window` in each table".into()),
+        false => Ok(share),
+    }
 }
 
 const NO_SETTING: &str = "no setting of an export; there are path, read, write, delete, hidden, \
                           quota and quota-files";
 const NO_GROUP_SETTING: &str = "no setting of a group; there are keys, read, write, delete, quota, \
-                                quota-files, rate and weight";
+                                quota-files, rate, total-rate, guarantee, weight, window and \
+                                tables at";
 
 fn at(table: &'static str, name: &str, key: &str, why: String) -> Bad {
     Bad { table, name: name.into(), key: key.into(), why }
@@ -155,6 +191,22 @@ fn size(value: &toml::Value) -> Result<u64, String> {
 
 fn rate_of(value: &toml::Value) -> Result<Rate, String> {
     words::rate(text(value).map_err(|_| "needs a rate between quotes, as in \"100Mbit\"")?)
+}
+
+fn guarantee_of(value: &toml::Value) -> Result<Rate, String> {
+    let least = rate_of(value)?;
+    let is_rate = !least.is_unlimited();
+    is_rate.then_some(least).ok_or_else(|| "needs a number, as in \"100Mbit\"".into())
+}
+
+/// One text or a list of them.
+fn hours_of(value: &toml::Value) -> Result<Hours, String> {
+    let needs = "needs hours, as in \"mon-fri 20:00-06:00\", or a list of them";
+    let all = match value.as_str() {
+        Some(one) => vec![one],
+        None => list(value, needs)?,
+    };
+    all.join(",").parse().map_err(|bad: gtp::BadHours| bad.to_string())
 }
 
 fn weight_of(value: &toml::Value) -> Result<f64, String> {
@@ -232,9 +284,11 @@ pub fn settings(exports: &Exports) -> Vec<(String, String)> {
         let said = said.into_iter().filter(|(_, value)| !value.is_empty());
         all.extend(said.map(|(key, value)| (format!("group.{name}.{key}"), value)));
         all.extend(say_quota(&format!("group.{name}"), rule.quota));
-        let rate = (!rule.rate.is_unlimited()).then(|| words::say_rate(rule.rate));
-        all.extend(rate.map(|rate| (format!("group.{name}.rate"), rate)));
-        all.push((format!("group.{name}.weight"), rule.weight.to_string()));
+        all.extend(say_share(&format!("group.{name}"), rule.share));
+        let said = Some(&rule.hours).filter(|hours| !hours.is_always());
+        all.extend(said.map(|hours| (format!("group.{name}.window"), hours.to_string())));
+        let changes = rule.at.iter().map(say_share_at);
+        all.extend(changes.map(|says| (format!("group.{name}.at"), says)));
     }
     all
 }
@@ -243,6 +297,31 @@ fn say_quota(of: &str, quota: Quota) -> impl Iterator<Item = (String, String)> {
     let bytes = quota.bytes.map(|bytes| (format!("{of}.quota"), words::say_bytes(bytes)));
     let files = quota.files.map(|files| (format!("{of}.quota-files"), files.to_string()));
     bytes.into_iter().chain(files)
+}
+
+fn say_share(of: &str, share: GroupShare) -> Vec<(String, String)> {
+    let limit = |rate: Rate| (!rate.is_unlimited()).then(|| words::say_rate(rate));
+    let guarantee = Some(share.guarantee).filter(|&least| least > Rate::ZERO);
+    let said = [
+        ("rate", limit(share.rate)),
+        ("total-rate", limit(share.total_rate)),
+        ("guarantee", guarantee.map(words::say_rate)),
+        ("weight", Some(share.weight.to_string())),
+    ];
+    let said = said.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    said.map(|(key, value)| (format!("{of}.{key}"), value)).collect()
+}
+
+/// A change of shares in one line.
+fn say_share_at(at: &ShareAt) -> String {
+    let said = [
+        ("rate", at.rate.map(words::say_rate)),
+        ("total-rate", at.total_rate.map(words::say_rate)),
+        ("guarantee", at.guarantee.map(words::say_rate)),
+        ("weight", at.weight.map(|weight| weight.to_string())),
+    ];
+    let said = said.into_iter().filter_map(|(key, value)| Some(format!("{key} {}", value?)));
+    format!("{}: {}", at.hours, said.collect::<Vec<_>>().join(", "))
 }
 
 fn say_who(who: &Who) -> String {
@@ -267,7 +346,10 @@ mod tests {
             "[export.home]\npath = \"/srv/home\"\nread = [\"staff\"]\n\
              [export.drop]\npath = \"/srv/drop\"\nwrite = true\nhidden = true\n\
              [group.staff]\nwrite = [\"home/in\", \"drop\"]\nquota = \"2GiB\"\n\
-             quota-files = 7\nrate = \"20Mbit\"\nweight = 3\n",
+             quota-files = 7\nrate = \"20Mbit\"\nweight = 3\n\
+             total-rate = \"50Mbit\"\nguarantee = \"30Mbit\"\n\
+             window = [\"mon-fri 20:00-06:00\", \"sat,sun 00:00-24:00\"]\n\
+             [[group.staff.at]]\nwindow = \"22:00-06:00\"\nweight = 5\ntotal-rate = \"80Mbit\"\n",
         );
         let all = all.unwrap().unwrap();
         let says = settings(&all);
@@ -282,7 +364,13 @@ mod tests {
         assert_eq!(value("group.staff.quota"), Some("2.0 GiB"));
         assert_eq!(value("group.staff.quota-files"), Some("7"));
         assert_eq!(value("group.staff.rate"), Some("20.0 Mbit/s"));
+        assert_eq!(value("group.staff.total-rate"), Some("50.0 Mbit/s"));
+        assert_eq!(value("group.staff.guarantee"), Some("30.0 Mbit/s"));
         assert_eq!(value("group.staff.weight"), Some("3"));
+        let hours = "mon-fri 20:00-06:00, sat-sun 00:00-24:00";
+        assert_eq!(value("group.staff.window"), Some(hours));
+        let change = "22:00-06:00: total-rate 80.0 Mbit/s, weight 5";
+        assert_eq!(value("group.staff.at"), Some(change));
         assert_eq!(read("weight = 2\n"), Ok(None));
     }
 
@@ -302,6 +390,21 @@ mod tests {
             ("[export.a]\npath = \"/a\"\nread = [\"none\"]", "", ""),
             ("[export.a]\npath = \"/a\"\n[group.g]\nrate = 7", "g", "rate"),
             ("[export.a]\npath = \"/a\"\n[group.g]\nweight = 0", "g", "weight"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\ntotal-rate = 7", "g", "total-rate"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nguarantee = \"unlimited\"", "g", "guarantee"),
+            (
+                "[export.a]\npath=\"/a\"\n[group.g]\ntotal-rate = \"1Mbit\"\nguarantee = \"2Mbit\"",
+                "",
+                "",
+            ),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nwindow = \"8-10\"", "g", "window"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nat = 1", "g", "at"),
+            ("[export.a]\npath = \"/a\"\n[[group.g.at]]\nweight = 2", "g", "at"),
+            (
+                "[export.a]\npath = \"/a\"\n[[group.g.at]]\nwindow = \"08:00-10:00\"\nwait = 2",
+                "g",
+                "at",
+            ),
             ("[group.g]\nread = [\"a\"]", "", ""),
             ("[export]\na = 1", "a", ""),
         ] {

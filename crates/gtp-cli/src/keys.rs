@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueHint};
 use gtp::{
-    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, Edit, Failure, FailureKind, Fingerprint, KeyLine,
-    KeyListFile, TrustError,
+    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Edit, Failure, FailureKind,
+    Fingerprint, Hours, KeyLine, KeyListFile, LocalTime, TrustError,
 };
 use serde_json::json;
 
@@ -18,8 +18,10 @@ use crate::verbs::other;
 
 /// What a line of the list says, for people.
 const LINES: &str = "\
-A line of the list is FINGERPRINT [RIGHTS] [# COMMENT]. RIGHTS are read, write or read,write;
-without them a key may do all that the server allows. `gtp id` prints a host's fingerprint. A
+A line of the list is FINGERPRINT [RIGHTS] [OPTION=VALUE...] [# COMMENT], as gtp-authorized_keys(5)
+says. RIGHTS are read, write or read,write; without them a key may do all that the server allows.
+window=\"mon-fri 20:00-06:00\" lets the key in during these hours alone, by the clock and the time
+zone of the server; its sessions end with them. `gtp id` prints a host's fingerprint. A
 running server reads the list again when it changes: sessions of a key that is revoked end within
 two seconds, and at once if the server gets a HUP.";
 
@@ -49,6 +51,10 @@ enum Deed {
         /// Whose it is: the comment on its line, which logs and the audit show
         #[arg(long, value_parser = name)]
         name: Option<String>,
+        /// When it may come, as in 'mon-fri 20:00-06:00, sat,sun 00:00-24:00', by the server's
+        /// clock and time zone; `always` lifts that. Otherwise a listed key keeps its hours
+        #[arg(long, value_name = "HOURS", value_parser = hours)]
+        window: Option<Hours>,
     },
     /// Print the keys, what they may do, and whose they are
     List {
@@ -61,7 +67,7 @@ enum Deed {
         /// Its fingerprint, or the comment on its line
         key: String,
     },
-    /// Say what a key may do, and why; exit code 7 if it may do nothing
+    /// Say what a key may do, and why; exit code 7 if it may do nothing, or not at this hour
     Test {
         /// Its fingerprint, or the comment on its line
         key: String,
@@ -78,8 +84,9 @@ pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
     };
     let file = KeyListFile::at(&path);
     match args.deed {
-        Deed::Add { key, rights, name } => {
-            let (edit, rights) = file.add(key, rights, name.as_deref()).map_err(failed)?;
+        Deed::Add { key, rights, name, window } => {
+            let added = file.add(key, rights, name.as_deref(), window.as_ref());
+            let (edit, rights) = added.map_err(failed)?;
             let done = match edit {
                 Edit::Done => "may now",
                 Edit::Needless => "could already",
@@ -103,16 +110,19 @@ pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
 
 fn list(file: &KeyListFile, path: &Path, json: bool) -> Result<ExitCode, Failure> {
     let mut unread = 0;
-    for KeyLine { number, says, is_narrowed, comment } in file.lines().map_err(failed)? {
+    for line in file.lines().map_err(failed)? {
+        let KeyLine { number, says, is_narrowed, hours, comment } = line;
         match says {
             Ok((key, access)) if json => output::json(json!({
                 "event": "key", "line": number, "key": key.to_string(),
                 "read": access.read, "write": access.write, "name": comment,
-                "narrowed": is_narrowed,
+                "narrowed": is_narrowed, "window": window(&hours),
             }))?,
             Ok((key, access)) => {
                 let narrowed = if is_narrowed { "  (at named places alone)" } else { "" };
-                output::line(format_args!("{key}  {:<10}  {comment}{narrowed}", access.words()))?;
+                let hours = window(&hours).map_or_else(String::new, |said| format!("  ({said})"));
+                let rights = access.words();
+                output::line(format_args!("{key}  {rights:<10}  {comment}{narrowed}{hours}"))?;
             }
             Err(why) => {
                 unread += 1;
@@ -141,16 +151,32 @@ fn test(file: &KeyListFile, path: &Path, key: &str, json: bool) -> Result<ExitCo
     let numbers: Vec<usize> = of_key.clone().map(|line| line.number).collect();
     let narrowed = of_key.filter(|line| line.is_narrowed).map(|line| line.number);
     let narrowed: Vec<usize> = narrowed.collect();
+    let (hours, now) = (trusted.hours(&key), LocalTime::now());
+    let closed = Hours::all(&[&hours], &now).err();
     if json {
         output::json(json!({
             "event": "key", "key": key.to_string(), "read": access.read, "write": access.write,
             "name": trusted.comment(&key), "lines": numbers, "narrowed_lines": narrowed,
+            "window": window(&hours), "open": closed.is_none(),
+            "opens": closed.and_then(|closed| closed.opens).map(|opens| now.say(opens)),
         }))?;
     } else {
-        output::line(reason(key, access, (&numbers, &narrowed), path))?;
+        let reason = reason(key, access, (&numbers, &narrowed), path);
+        let hours = window(&hours).map(|said| match closed {
+            None => format!("; in its hours ({said}), which it is now"),
+            Some(closed) => {
+                format!("; but not now: its hours are {said}, and {}", closed.words(&now))
+            }
+        });
+        output::line(format_args!("{reason}{}", hours.unwrap_or_default()))?;
     }
-    let may = access != Access::NONE;
+    let may = access != Access::NONE && closed.is_none();
     Ok(if may { ExitCode::SUCCESS } else { ExitCode::from(NOT_LISTED) })
+}
+
+/// Hours in words; `None` for always.
+fn window(hours: &Hours) -> Option<String> {
+    (!hours.is_always()).then(|| hours.to_string())
 }
 
 /// What a key may do, and why.
@@ -227,6 +253,13 @@ fn failed(error: TrustError) -> Failure {
         }
     };
     Failure::new(kind, error.to_string())
+}
+
+fn hours(text: &str) -> Result<Hours, String> {
+    match text {
+        "always" => Ok(Hours::default()),
+        text => text.parse().map_err(|bad: BadHours| bad.to_string()),
+    }
 }
 
 fn rights(text: &str) -> Result<Access, String> {

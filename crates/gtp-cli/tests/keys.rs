@@ -88,6 +88,79 @@ fn a_line_that_names_places_lets_nobody_into_a_server_with_one_export_and_is_nam
     world.expect(7, &["put", "export/file", &server.url("new")]);
 }
 
+/// A time zone in which it is so many seconds after noon now.
+fn zone(after_noon: i64) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let west = now.as_secs() as i64 % 86_400 - 43_200 - after_noon;
+    let (sign, west) = if west < 0 { ("-", -west) } else { ("", west) };
+    format!("XXX{sign}{:02}:{:02}:{:02}", west / 3_600, west / 60 % 60, west % 60)
+}
+
+/// A server in this time zone.
+fn serve_at(world: &World, zone: &str) -> common::Serving {
+    let mut command =
+        world.gtp("server", &["serve", "export", "--json", "--listen", "127.0.0.1:0"]);
+    command.env("TZ", zone);
+    common::Serving::start(command)
+}
+
+#[test]
+fn a_key_comes_in_within_its_hours_alone_and_the_refusal_says_when_they_begin_again() {
+    let world = World::new();
+    world.export("small", 1_000);
+    let zone = zone(0);
+    let keys = |args: &[&str]| {
+        world.gtp("server", &[&["keys"], args].concat()).env("TZ", &zone).output().unwrap()
+    };
+    let key = id(&world, "client");
+    let added = keys(&["add", &key, "--name", "anna", "--window", "mon-sun 14:00-06:00"]);
+    assert_eq!(added.status.code(), Some(0), "{}", said(&added));
+    let listed = said(&keys(&["list"]));
+    assert!(listed.contains("anna  (14:00-06:00)"), "{listed}");
+    let tested = keys(&["test", "anna"]);
+    assert_eq!(tested.status.code(), Some(7));
+    let words =
+        ["may read and write", "but not now: its hours are 14:00-06:00, and they begin again"];
+    assert!(words.iter().all(|words| said(&tested).contains(words)), "{}", said(&tested));
+    let server = serve_at(&world, &zone);
+    let refused = world.run("client", &["ls", &server.url(""), "--accept-new"]);
+    assert_eq!(refused.status.code(), Some(7), "{}", said(&refused));
+    let words = ["outside the hours of this key: they begin again on", " 14:00 ("];
+    assert!(words.iter().all(|words| said(&refused).contains(words)), "{}", said(&refused));
+    keys(&["add", &key, "--window", "11:00-14:00"]);
+    world.expect(0, &["ls", &server.url(""), "--accept-new"]);
+    let json = &events(&keys(&["test", "anna", "--json"]))[0];
+    assert_eq!((&json["window"], &json["open"]), (&"11:00-14:00".into(), &true.into()));
+    keys(&["add", &key, "--window", "always"]);
+    assert_eq!(said(&keys(&["list"])).matches(':').count(), 1, "{}", said(&keys(&["list"])));
+    let bad = keys(&["add", &key, "--window", "8-10"]);
+    assert_eq!(bad.status.code(), Some(2), "{}", said(&bad));
+}
+
+#[test]
+fn a_transfer_that_runs_ends_with_the_hours_of_its_key_and_what_it_has_is_kept() {
+    let world = World::new();
+    world.export("large", 8_000_000);
+    // An hour and a little less.
+    let server = serve_at(&world, &zone(3_600 - 15));
+    let key = id(&world, "client");
+    world.run("server", &["keys", "add", &key, "--window", "12:00-13:00"]);
+    let url = server.url("large");
+    let mut get = world.gtp("client", &["get", &url, "out", "--accept-new", "--max-rate", "1Mbit"]);
+    let get = get.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    wait_for("data", || size_of(&world.path("out.gtp-part")) > 0);
+    let ended = get.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(7), "{}", said(&ended));
+    assert!(
+        said(&ended).contains("the hours of this key are over: they begin"),
+        "{}",
+        said(&ended)
+    );
+    assert!(size_of(&world.path("out.gtp-part")) > 0);
+    world.run("server", &["keys", "add", &key, "--window", "always"]);
+    world.expect(0, &["get", &url, "out"]);
+}
+
 #[test]
 fn a_name_that_means_two_keys_or_is_no_line_of_text_is_refused() {
     let world = World::new();

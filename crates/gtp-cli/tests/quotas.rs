@@ -188,6 +188,48 @@ fn a_stream_beyond_a_quota_leaves_nothing_and_one_within_it_is_charged() {
 }
 
 #[test]
+fn a_quota_that_comes_while_a_stream_is_written_holds_for_it_and_is_counted_without_its_end() {
+    let world = World::new();
+    let server = serve(&world);
+    let set = |quota: &str| {
+        let text = fs::read_to_string(world.path("serve.toml")).unwrap();
+        let head = text.split("[export.lab]").next().unwrap();
+        let lab = world.path("lab").display().to_string();
+        let lab = format!("[export.lab]\npath = \"{lab}\"\nread = true\nwrite = true\n{quota}");
+        fs::write(world.path("serve.toml"), format!("{head}{lab}\n[group.staff]\n")).unwrap();
+        let id = Pid::from_raw(server.id() as i32).unwrap();
+        kill_process(id, Signal::HUP).unwrap();
+    };
+    set("");
+    let log = || fs::read_to_string(world.path("log")).unwrap();
+    wait_for("the hangup", || log().contains("the configuration was read again"));
+    let mut put = world.gtp("client", &["put", "-", &server.url("lab/x")]);
+    put.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut put = put.spawn().unwrap();
+    let mut pipe = put.stdin.take().unwrap();
+    pipe.write_all(&bytes(300_000, 5)).unwrap();
+    let is_part = |name: &fs::DirEntry| name.file_name().to_string_lossy().ends_with(".gtp-part");
+    wait_for("a part", || {
+        let mut names = fs::read_dir(world.path("lab")).unwrap().map(Result::unwrap);
+        names.any(|name| is_part(&name) && size_of(&name.path()) > 0)
+    });
+    set("quota = \"700kB\"");
+    // Its end is not waited for: another one finds room meanwhile, and as much as is left.
+    local(&world, "small", 200_000);
+    local(&world, "large", 600_000);
+    assert_eq!(put_once_counted(&world, "large", &server.url("lab/large")), Some(4));
+    world.expect(0, &["put", "small", &server.url("lab/small")]);
+    // It ends early where it is refused.
+    let _ = pipe.write_all(&bytes(400_000, 7));
+    drop(pipe);
+    let ended = put.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(4), "{}", said(&ended));
+    assert!(said(&ended).contains("quota"), "{}", said(&ended));
+    let mut names = fs::read_dir(world.path("lab")).unwrap().map(Result::unwrap);
+    assert!(!names.any(|name| is_part(&name)));
+}
+
+#[test]
 fn a_file_that_two_streams_replace_at_once_gives_its_room_back_once() {
     let world = World::new();
     let server = serve(&world);

@@ -385,6 +385,11 @@ impl SinkSession {
         })
     }
 
+    /// Changes the limit that its host sets.
+    pub fn set_max_rate(&mut self, rate: Rate) {
+        self.config.max_rate = rate;
+    }
+
     /// What the agent of this host should know.
     pub fn report(&mut self, now: Time) -> Report {
         self.echo.settle(now);

@@ -275,6 +275,12 @@ impl SourceSession {
         }
     }
 
+    /// Changes the limit that its host sets.
+    pub fn set_max_rate(&mut self, rate: Rate) {
+        self.settled = None;
+        self.config.max_rate = rate;
+    }
+
     /// No unit from this one on has been asked for as work, in requests accepted so far.
     pub fn asked_end(&self) -> u64 {
         self.answerer.furthest()

@@ -6,11 +6,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, fstat, statat};
+use rustix::fs::{AtFlags, FileType, fstat, statat};
 use rustix::io::Errno;
 
-use crate::name::{JOURNAL_SUFFIX, MAX_DEPTH, PART_SUFFIX, beside};
+use crate::name::{JOURNAL_SUFFIX, PART_SUFFIX, beside};
 use crate::walk;
+use descent::all_beneath;
+
+mod descent;
 
 /// An amount of content and names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,6 +58,11 @@ impl Sizes {
         Sizes { base, near: None }
     }
 
+    /// The directory beneath which it looks.
+    pub fn base(&self) -> BorrowedFd<'_> {
+        self.base.as_fd()
+    }
+
     /// Looks at directories anew from now on: one may have taken another's place.
     pub fn look_anew(&mut self) {
         self.near = None;
@@ -73,10 +81,15 @@ impl Sizes {
     }
 
     /// Whether a directory that is open is the one at this path.
-    pub fn leads_to(&mut self, path: &str, open: BorrowedFd<'_>) -> bool {
-        let place = |dir: BorrowedFd<'_>| fstat(dir).map(|stat| (stat.st_dev, stat.st_ino));
-        let found = self.dir(path).and_then(place);
-        found.is_ok() && found == place(open)
+    ///
+    /// # Errors
+    /// If the one at this path cannot be looked at, though it may be there.
+    pub fn leads_to(&mut self, path: &str, open: BorrowedFd<'_>) -> Result<bool, Errno> {
+        match self.dir(path).and_then(place) {
+            Ok(found) => Ok(place(open)? == found),
+            Err(error) if means_nothing(error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether a directory is there.
@@ -135,6 +148,11 @@ fn told(found: Result<Usage, Errno>) -> Option<Usage> {
     }
 }
 
+/// Which directory this is.
+fn place(dir: BorrowedFd<'_>) -> Result<(u64, u64), Errno> {
+    fstat(dir).map(|stat| (stat.st_dev, stat.st_ino))
+}
+
 /// Whether an error says that nothing can be there.
 fn means_nothing(error: Errno) -> bool {
     // A link on the way is followed by nobody, and a name that is too long cannot be given.
@@ -151,65 +169,6 @@ pub fn usage_beneath(
     each: &mut dyn FnMut(&str, Usage) -> bool,
 ) -> Result<bool, Errno> {
     all_beneath(dir, &mut |path, takes| takes.is_none_or(|takes| each(path, takes)))
-}
-
-/// The same, with `None` for what cannot be looked at.
-fn all_beneath(
-    dir: OwnedFd,
-    each: &mut dyn FnMut(&str, Option<Usage>) -> bool,
-) -> Result<bool, Errno> {
-    let top = Dir::read_from(&dir)?;
-    let mut open: Vec<(Dir, String)> = vec![(top, String::new())];
-    while let Some((dir, path)) = open.last_mut() {
-        let entry = match dir.read() {
-            Some(Ok(entry)) => entry,
-            Some(Err(_)) => {
-                let goes_on = each(path, None);
-                open.pop();
-                if !goes_on {
-                    return Ok(false);
-                }
-                continue;
-            }
-            None => {
-                open.pop();
-                continue;
-            }
-        };
-        let name = entry.file_name().to_bytes();
-        if matches!(name, b"." | b"..") {
-            continue;
-        }
-        let holder = dir.fd()?;
-        let takes = told(usage_of(holder, name));
-        let full = match path.as_str() {
-            "" => String::from_utf8_lossy(name).into_owned(),
-            path => format!("{path}/{}", String::from_utf8_lossy(name)),
-        };
-        if takes != Some(Usage::default()) && !each(&full, takes) {
-            return Ok(false);
-        }
-        if may_be_dir(entry.file_type()) && open_depth_allows(&open) {
-            let Some((dir, _)) = open.last() else { continue };
-            let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY;
-            let beneath = walk::open_bytes(dir.fd()?, name, flags);
-            match beneath.and_then(|fd| Dir::read_from(&fd)) {
-                Ok(beneath) => open.push((beneath, full)),
-                Err(error) if means_nothing(error) => {}
-                Err(_) if !each(&full, None) => return Ok(false),
-                Err(_) => {}
-            }
-        }
-    }
-    Ok(true)
-}
-
-fn open_depth_allows(open: &[(Dir, String)]) -> bool {
-    open.len() <= MAX_DEPTH
-}
-
-fn may_be_dir(kind: FileType) -> bool {
-    matches!(kind, FileType::Directory | FileType::Unknown)
 }
 
 fn usage_of(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Usage, Errno> {
@@ -299,9 +258,12 @@ mod tests {
             });
             assert_eq!((sizes.of("a/closed/f"), sizes.with_part("a/closed/f")), (None, None));
             assert_eq!(unseen, ["closed"]);
-            assert!(!sizes.leads_to("a/closed", handle(&dir.path().join("a")).as_fd()));
+            let other = handle(&dir.path().join("a"));
+            assert_eq!(sizes.leads_to("a/closed/x", other.as_fd()), Err(Errno::ACCESS));
             mode(0o700);
-            assert!(sizes.leads_to("a/closed", handle(&closed).as_fd()));
+            assert_eq!(sizes.leads_to("a/closed/x", other.as_fd()), Ok(false));
+            assert_eq!(sizes.leads_to("a/closed", other.as_fd()), Ok(false));
+            assert_eq!(sizes.leads_to("a/closed", handle(&closed).as_fd()), Ok(true));
             assert_eq!(sizes.of("a/closed/f"), Some(Usage { bytes: 5, files: 1 }));
         });
     }

@@ -72,17 +72,17 @@ pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError
 pub use gtp_net::messages::{FETCH_SOURCES_MAX, Reason};
 pub use gtp_net::server::{
     Asked, Asker, BadExports, BadReach, Change, Confines, EXPORTS_MOST, ExportRule, Exports,
-    GROUPS_MOST, GroupRule, KEYS_OF_GROUP_MOST, Limits, Moved, Pace, Pulse, Quota, Reach, Request,
-    Room, Running, ServerEvent, SessionId, Sessions, Sockets, Visibility, Visit, Voucher, Who,
-    Whose, WhyRefused, questions,
+    GROUPS_MOST, GroupRule, GroupShare, KEYS_OF_GROUP_MOST, Limits, Moved, Pace, Pulse, Quota,
+    Reach, Request, Room, Running, ServerEvent, SessionId, Sessions, ShareAt, Sockets, Visibility,
+    Visit, Voucher, Who, Whose, WhyRefused, questions,
 };
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,
     StreamReader, StreamWriter, WINDOW as STREAM_WINDOW, frame_most,
 };
 pub use gtp_net::trust::{
-    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, Below, Edit, Grants, KNOWN_HOSTS_FILE, KeyLine,
-    KeyListFile, PLACES_MOST, TrustError, is_name,
+    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Below, Closed, Edit, Grants, Hours,
+    KNOWN_HOSTS_FILE, KeyLine, KeyListFile, LocalTime, PLACES_MOST, TrustError, is_name,
 };
 pub use gtp_store::replica;
 pub use gtp_store::{

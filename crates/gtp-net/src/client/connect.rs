@@ -143,8 +143,8 @@ pub(crate) async fn ask_at_once(
         // A server cannot allow more than was asked for.
         path: terms.path.agreed(PathUse::of_code(opened.path)),
         max_rate: terms.max_rate,
-        principal: terms.on_behalf.principal,
-        allowance: terms.on_behalf.allowance,
+        principal: terms.behalf.principal,
+        allowance: terms.behalf.allowance,
         label: url.to_string(),
     };
     Ok(Granted { channel, opened, session, data_port })

@@ -33,6 +33,8 @@ pub struct Met {
     pub revision: Revision,
     /// What became of datagrams.
     pub datagrams: Datagrams,
+    /// How many seconds its clock is ahead of this host's; `None` if it does not tell its time.
+    pub ahead_s: Option<i64>,
 }
 
 /// Which datagrams get through.
@@ -90,6 +92,8 @@ pub async fn meet(
     let fingerprint = channel.peer();
     let verb = Verb::Get { path: url.path().to_vec() };
     let mut granted = ask(channel, endpoint, url, verb, (terms, Units::Ordinary), &|| {}).await?;
+    let here = gtp_sys::clock::unix_seconds();
+    let ahead_s = granted.opened.time_s.map(|there| difference(there, here));
     let manifest = describe(&mut granted, &terms.listings, |_| {}).await?.manifest;
     let Granted { mut channel, mut session, .. } = granted;
     let unit = match length {
@@ -110,7 +114,13 @@ pub async fn meet(
     if channel.send(&Message::Cancel).await.is_ok() {
         channel.close().await;
     }
-    Ok(Met { fingerprint, revision, datagrams })
+    Ok(Met { fingerprint, revision, datagrams, ahead_s })
+}
+
+/// How much later one time is than another, as far as a number can say it.
+fn difference(one: u64, other: u64) -> i64 {
+    let seconds = |time| i64::try_from(time).unwrap_or(i64::MAX);
+    seconds(one) - seconds(other)
 }
 
 /// Whether the path of the transfer's session opens in time.

@@ -265,8 +265,8 @@ pub struct Terms {
     pub udp: Udp,
     /// What others have signed for this end, by the address of the object.
     pub tickets: Arc<Tickets>,
-    /// For whom a server fetches; nobody for a client's own sessions.
-    pub on_behalf: OnBehalf,
+    /// For whom this is, at a host that serves.
+    pub behalf: Behalf,
     /// What listings may take.
     pub listings: ListingRoom,
 }
@@ -299,15 +299,6 @@ impl Counted {
     }
 }
 
-/// The client for which a server fetches from others.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OnBehalf {
-    /// The number of its listed key; 0: nobody.
-    pub principal: u64,
-    /// What it has of this host's capacity, all its sessions together.
-    pub allowance: Allowance,
-}
-
 /// What others have signed for this end, by the address of the object. They last for minutes and
 /// may be replaced while a transfer runs.
 #[derive(Debug, Default)]
@@ -330,6 +321,16 @@ impl Tickets {
     }
 }
 
+/// For whom a host that serves is a client of others: sessions count as that client's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Behalf {
+    /// The number of its key ([`SessionOpen::principal`](crate::engine::SessionOpen)); zero if this
+    /// is for nobody.
+    pub principal: u64,
+    /// What it has at this host.
+    pub allowance: Allowance,
+}
+
 impl Terms {
     /// Ordinary terms: grants, weight 1, no limit, a minute's patience.
     pub fn new(trust: HostTrust) -> Terms {
@@ -342,7 +343,7 @@ impl Terms {
             patience: PATIENCE,
             udp: Udp::Auto,
             tickets: Arc::default(),
-            on_behalf: OnBehalf::default(),
+            behalf: Behalf::default(),
             listings: ListingRoom::default(),
         }
     }

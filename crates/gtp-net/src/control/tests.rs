@@ -51,6 +51,7 @@ fn an_opened() -> Opened {
         path: None,
         law: None,
         by_ticket: None,
+        time_s: None,
     }
 }
 

@@ -15,7 +15,7 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::agent::Side as AgentSide;
 use gtp_proto::direction::Allot;
 use gtp_proto::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN};
-use gtp_proto::{FlowId, Grant, Law, Phase, Report};
+use gtp_proto::{Classes, FlowId, Grant, Law, Phase, Report};
 use gtp_share::client::Attachment;
 use gtp_share::{Found, Outstanding, Posted, PostedPath, Side};
 
@@ -157,6 +157,12 @@ impl Allotter {
     /// does not hear of it.
     pub fn set_limit(&mut self, limit: Rate) {
         self.agent.set_limit(limit);
+    }
+
+    /// Changes the classes of clients that this process's own agent knows; a daemon does not hear
+    /// of them.
+    pub fn set_classes(&mut self, classes: &Classes) {
+        self.agent.set_classes(classes);
     }
 
     /// Whether this process's own agent decides.

@@ -3,13 +3,14 @@
 //! An engine is a thread that owns sockets, sessions and transfers of a [`Host`](super::Host).
 //! Everything here is a message to it or from it; nothing here decides anything.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_proto::path::Standing;
-use gtp_proto::{FlowId, LimitedBy, PathUse, Revision, Role, Weights};
+use gtp_proto::{Classes, FlowId, LimitedBy, PathUse, Revision, Role, Weights};
 use gtp_store::{
     BlockSink, BlockSource, Finished, Manifest, RelPath, SinkError, SourceError, Value,
 };
@@ -92,10 +93,11 @@ pub struct SessionOpen {
     pub weights: Weights,
     /// How it uses its path, as both ends have agreed.
     pub path: PathUse,
-    /// A limit that the user set.
+    /// A limit that the user set, whatever the allowance is.
     pub max_rate: Rate,
     /// At a host that serves a client whose key it knows, a number for that key, for sharing by
-    /// client; zero where the client's address says who it is, and where this end is the client.
+    /// client; zero where the client's address says who it is, and where this end is the client
+    /// and acts for nobody else.
     pub principal: u64,
     /// What that client has here, all its sessions together.
     pub allowance: Allowance,
@@ -110,14 +112,34 @@ pub struct Allowance {
     pub weight: f64,
     /// The most that they may have.
     pub most: Rate,
-    /// The class that the client is in, of those that the host was told ([`super::Host`]); zero if
-    /// it is in none.
+    /// The most that one of them may have: what is left of all limits where whoever decides does
+    /// not know whose sessions these are (a daemon, or a law by which a session decides alone).
+    pub single: Rate,
+    /// The class that the client is in, of those that the host was told ([`super::Host::allow`]);
+    /// zero if it is in none.
     pub class: u32,
 }
 
 impl Default for Allowance {
     fn default() -> Allowance {
-        Allowance { weight: 1.0, most: Rate::UNLIMITED, class: 0 }
+        let (most, single) = (Rate::UNLIMITED, Rate::UNLIMITED);
+        Allowance { weight: 1.0, most, single, class: 0 }
+    }
+}
+
+/// What a host that serves gives to its clients, as it stands now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Allowances {
+    /// What clients of one class have together.
+    pub classes: Classes,
+    /// What each client has, by the number of its key ([`SessionOpen::principal`]).
+    pub of: BTreeMap<u64, Allowance>,
+}
+
+impl SessionOpen {
+    /// The limit that its user and its allowance leave to this session.
+    pub(super) fn bound(&self) -> Rate {
+        self.max_rate.min(self.allowance.single)
     }
 }
 

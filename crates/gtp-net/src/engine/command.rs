@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::api::{
-    SessionOpen, SocketId, SourceEvent, SourceProgress, TransferEvent, TransferOpen,
+    Allowances, SessionOpen, SocketId, SourceEvent, SourceProgress, TransferEvent, TransferOpen,
     TransferProgress,
 };
 use super::carrier::{Outgoing, Parcel};
@@ -45,6 +45,8 @@ pub(super) enum Notice {
         out: Option<Rate>,
         in_: Option<Rate>,
     },
+    /// What clients have here has changed.
+    Allow(Arc<Allowances>),
     /// The host's daemon has come, gone or granted.
     Daemon(DaemonNews),
     /// A reader has loaded a block, or failed.

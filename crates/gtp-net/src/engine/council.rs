@@ -16,7 +16,7 @@ use gtp_alloc::grant::{Claim, shares};
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::agent::{Agent, Side};
 use gtp_proto::limits::RECOMPUTE_MIN;
-use gtp_proto::{FlowId, Grant, Report, room};
+use gtp_proto::{Classes, FlowId, Grant, Report, room};
 use gtp_share::Outstanding;
 use gtp_sys::wake::Waker;
 
@@ -217,6 +217,17 @@ impl Decider {
                 at.board.slots[seat.place].part = rate;
                 at.board.agent.wake(Time::ZERO);
                 drop(at);
+                seat.wake(Time::ZERO);
+            }
+        }
+    }
+
+    /// Changes the classes that owners may name. Every engine passes them on.
+    pub fn set_classes(&mut self, classes: &Classes) {
+        match self {
+            Decider::Own { agent, .. } => agent.set_classes(classes.clone()),
+            Decider::Common(seat) => {
+                seat.council.board().board.agent.set_classes(classes.clone());
                 seat.wake(Time::ZERO);
             }
         }

@@ -20,7 +20,7 @@ use gtp_proto::{Arrival, Direction, Discard, FlowId};
 use gtp_sys::udp::Origin;
 
 use super::allotter::Allotter;
-use super::api::{Blame, Drops, HostConfig, SessionOpen, SocketId, TransferEvent};
+use super::api::{Allowances, Blame, Drops, HostConfig, SessionOpen, SocketId, TransferEvent};
 use super::batch::Batch;
 use super::carrier::Parcel;
 use super::command::{CarrierNotice, NewSource, Notice, Notices, TransferId};
@@ -34,6 +34,8 @@ use super::standing::Stands;
 use super::stream::{StreamNotice, StreamSink, StreamSource};
 use super::table::{Session, Side, Table};
 use super::transfer::{self, Transfer, broke};
+
+mod allowed;
 
 /// Everything that a host runs.
 pub(super) struct Driver {
@@ -51,6 +53,7 @@ pub(super) struct Driver {
     /// Bytes of datagrams that no session's key opened.
     junk: Junk,
     place: Place,
+    allowed: Arc<Allowances>,
     leaving: bool,
 }
 
@@ -99,6 +102,7 @@ impl Driver {
             drops,
             junk: Junk::default(),
             place,
+            allowed: Arc::default(),
             leaving: false,
         }
     }
@@ -114,14 +118,20 @@ impl Driver {
             // These concern the owner of the sockets and the loop.
             Notice::AddSocket(..) | Notice::Arrivals(..) | Notice::Beat(..) => {}
             Notice::Carrier(notice) => self.handle_carrier_notice(now, notice),
-            Notice::OpenSource(new) => self.open_source(now, *new),
+            Notice::OpenSource(mut new) => {
+                self.settle(&mut new.session);
+                self.open_source(now, *new);
+            }
             Notice::CloseSource(flow) => self.close_source(now, flow),
             Notice::OpenTransfer(new) => {
                 let id = new.transfer;
                 self.transfers.insert(id, Transfer::start(now, *new, self.notices.clone()));
                 self.share_memory();
             }
-            Notice::AddSession(id, flow, open) => self.add_session(now, id, flow, *open),
+            Notice::AddSession(id, flow, mut open) => {
+                self.settle(&mut open);
+                self.add_session(now, id, flow, *open);
+            }
             Notice::RemoveSession(id, flow) => {
                 if let Some(transfer) = self.transfers.get_mut(&id) {
                     transfer.part(now, flow, &mut self.table);
@@ -152,6 +162,7 @@ impl Driver {
                 }
                 in_.into_iter().for_each(|rate| self.in_.agent.set_capacity(rate));
             }
+            Notice::Allow(allowances) => self.allow(now, allowances),
             Notice::Daemon(news) => {
                 self.out.agent.handle_news(now, &news);
                 self.in_.agent.handle_news(now, &news);
@@ -251,13 +262,15 @@ impl Driver {
 
     fn handle_stream_notice(&mut self, now: Time, notice: StreamNotice) {
         match notice {
-            StreamNotice::OpenSource(new) => {
+            StreamNotice::OpenSource(mut new) => {
+                self.settle(&mut new.session);
                 let (flow, envelope) = (new.flow, Envelope::new(&new.session));
                 let source = StreamSource::new(now, *new, &envelope);
                 let side = Side::StreamSource(Box::new(source));
                 self.open_stream(now, Box::new(Session { flow, envelope, side }));
             }
-            StreamNotice::OpenSink(new) => {
+            StreamNotice::OpenSink(mut new) => {
+                self.settle(&mut new.session);
                 let (flow, envelope) = (new.flow, Envelope::new(&new.session));
                 let sink = StreamSink::new(now, *new, &envelope);
                 let side = Side::StreamSink(Box::new(sink));

@@ -13,7 +13,7 @@ use gtp_proto::{Link, Owner, PathName, Revision, Role};
 use gtp_sys::address::canonical;
 use gtp_sys::udp::Origin;
 
-use gtp_alloc::Time;
+use gtp_alloc::{Rate, Time};
 
 use super::api::{Allowance, SessionOpen, SocketId, Way};
 use super::batch::Batch;
@@ -32,6 +32,8 @@ pub(super) struct Envelope {
     local: Option<IpAddr>,
     learns: Learns,
     principal: u64,
+    /// A limit of the user for this session alone.
+    max_rate: Rate,
     allowance: Allowance,
     revision: Revision,
     sealer: Sealer,
@@ -101,6 +103,7 @@ impl Envelope {
                 Role::Responder => Learns::Port,
             },
             principal: open.principal,
+            max_rate: open.max_rate,
             allowance: open.allowance,
             revision: open.revision,
             sealer: Sealer::new(keys.suite, keys.seal.clone()),
@@ -205,15 +208,22 @@ impl Envelope {
         self.principal
     }
 
-    /// For whom the session runs: a client that this host serves or for which it fetches, by its key
-    /// if that is on the list, else by its address.
+    /// Changes what the client has here. Returns the limit that is left to this session, if its
+    /// allowance was another one.
+    pub fn allow(&mut self, allowance: Allowance) -> Option<Rate> {
+        let was = std::mem::replace(&mut self.allowance, allowance);
+        (was != allowance).then(|| self.max_rate.min(allowance.single))
+    }
+
+    /// For whom the session runs: a client that this host serves, by its key if that is on the
+    /// list, else by its address. Where this host is the client it may act for a key.
     pub fn owner(&self) -> Owner {
         let number = match (self.principal, self.client()) {
             (0, None) => return Owner::NOBODY,
             (0, Some(client)) => details::principal(client),
             (key, _) => key,
         };
-        let Allowance { weight, most, class } = self.allowance;
+        let Allowance { weight, most, single: _, class } = self.allowance;
         Owner { number, most, weight: weight as f32, class }
     }
 
@@ -362,7 +372,6 @@ fn octets(address: IpAddr) -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
-    use gtp_alloc::Rate;
     use gtp_proto::{PathUse, Weights};
 
     use super::super::api::SessionKeys;

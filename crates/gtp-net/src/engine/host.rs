@@ -26,7 +26,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::api::{
-    Drops, HostConfig, SessionOpen, SocketId, SourceEvent, SourceOpen, SourceProgress,
+    Allowances, Drops, HostConfig, SessionOpen, SocketId, SourceEvent, SourceOpen, SourceProgress,
     TransferEvent, TransferOpen, TransferProgress,
 };
 use super::calls::{Calls, Counters};
@@ -322,6 +322,15 @@ impl Host {
         *known = [out.unwrap_or(known[0]), in_.unwrap_or(known[1])];
         for engine in &self.shared.engines {
             engine.notices.send(Notice::SetCapacity { out, in_ });
+        }
+    }
+
+    /// Changes what clients have here together, from the next interval on and for sessions that run
+    /// as well. A client that is not named keeps what its sessions were opened with.
+    pub fn allow(&self, allowances: Allowances) {
+        let allowances = Arc::new(allowances);
+        for engine in &self.shared.engines {
+            engine.notices.send(Notice::Allow(Arc::clone(&allowances)));
         }
     }
 

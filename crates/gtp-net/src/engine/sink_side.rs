@@ -185,11 +185,11 @@ impl SinkSide {
         envelope: &Envelope,
     ) -> SinkSide {
         let config = SinkConfig {
+            max_rate: open.bound(),
             role: open.role,
             link: envelope.link(),
             law: open.law.core(),
             weights: open.weights,
-            max_rate: open.max_rate,
         };
         SinkSide {
             core: SinkSession::new(now, config),

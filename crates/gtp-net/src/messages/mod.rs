@@ -124,8 +124,12 @@ pub struct Opened {
     pub path: Option<u8>,
     /// Whether the session has the rights of the ticket that the client has shown, and not its own.
     /// Absent is no, as servers say that know no tickets.
-    #[n(13)]
+    #[n(12)]
     pub by_ticket: Option<bool>,
+    /// What the server's clock says, in seconds since 1970. Nothing goes by it: it is told to
+    /// people who find out why times do not fit.
+    #[n(13)]
+    pub time_s: Option<u64>,
 }
 
 /// Server to client: no session, and why.

@@ -96,7 +96,8 @@ fn opened() -> impl Strategy<Value = Opened> {
     let object =
         proptest::option::of(prop_oneof![Just(EntryKind::File), Just(EntryKind::Directory)]);
     let said = proptest::option::of(law());
-    (ids, object, end(), WEIGHT_MILLI, INTERVAL_US, said, any::<Option<u8>>()).prop_map(
+    let clock = any::<Option<u64>>();
+    (ids, object, end(), WEIGHT_MILLI, INTERVAL_US, said, any::<Option<u8>>(), clock).prop_map(
         |(
             (version, server_session, suite, unit, udp_port),
             object,
@@ -105,6 +106,7 @@ fn opened() -> impl Strategy<Value = Opened> {
             interval,
             law,
             path,
+            time_s,
         )| {
             Opened {
                 version,
@@ -120,6 +122,7 @@ fn opened() -> impl Strategy<Value = Opened> {
                 path,
                 law,
                 by_ticket: law.map(|_| true),
+                time_s,
             }
         },
     )

@@ -6,6 +6,7 @@
 //! All is looked at from the export's own directory: so sessions mean the same by a path.
 //! Everything here blocks.
 
+mod closing;
 mod page;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ mod tests;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use closing::hides;
 use gtp_store::{Entry, Kind, Manifest, RelPath, RootKind, Sizes, StreamedFile, Usage};
 pub(super) use page::PageCharge;
 
@@ -60,7 +62,7 @@ impl Charge {
         path: Option<&RelPath>,
         manifest: &Arc<Manifest>,
     ) -> Result<Charge, Full> {
-        if hides() && may_close(manifest) {
+        if may_close(manifest) && hides(root.as_fd()) {
             return Err(Full::Closed);
         }
         let object = Object { path: path.cloned(), manifest: Arc::clone(manifest) };
@@ -69,9 +71,7 @@ impl Charge {
         charge.enter()?;
         // From now on no session moves it.
         let above = path.and_then(RelPath::parent).unwrap_or_default();
-        if !charge.sizes.leads_to(above, holder.as_fd()) {
-            return Err(Full::Claimed);
-        }
+        still_there(&mut charge.sizes, above, holder)?;
         charge.reserve()?;
         Ok(charge)
     }
@@ -150,10 +150,16 @@ fn note(meter: &Meter, (before, after): (&mut Amounts, &mut Amounts), name: &str
     meter.add(after, name, change.after);
 }
 
-/// Whether a directory's permissions can hide from this process what is in it, so that the next
-/// count would miss it.
-fn hides() -> bool {
-    !rustix::process::geteuid().is_root()
+/// Looks whether the directory that was opened is still the one at its path.
+///
+/// # Errors
+/// [`Full::Claimed`] if another session has moved it, [`Full::Unopened`] if nobody can tell.
+fn still_there(sizes: &mut Sizes, above: &str, holder: &OwnedFd) -> Result<(), Full> {
+    match sizes.leads_to(above, holder.as_fd()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Full::Claimed),
+        Err(errno) => Err(Full::Unopened(std::io::Error::from(errno).to_string())),
+    }
 }
 
 /// Whether an object has directories that their owner may not list and search.
@@ -231,12 +237,14 @@ pub(super) struct StreamCharge {
     name: String,
     /// Where it is before it gets that name.
     part: String,
+    /// What of it was there, and so was counted, before this began.
+    before: Usage,
     reserved: Usage,
 }
 
 impl StreamCharge {
     /// Reserves a name for a stream with this tag to this path of the export whose directory is
-    /// `root`, where its `holder` was found.
+    /// `root`, where its `holder` was found. A part of it may be there.
     ///
     /// # Errors
     /// [`Full`].
@@ -253,15 +261,21 @@ impl StreamCharge {
         let mut sizes = Sizes::beneath(root);
         let name = path.to_string();
         meter.watched().table().enter(&name, &mut sizes)?;
-        let (held, reserved) = (None, Usage::default());
-        let mut charge = StreamCharge { meter, held, sizes, name, part, reserved };
-        if !charge.sizes.leads_to(above, holder.as_fd()) {
-            return Err(Full::Claimed);
-        }
+        let (held, reserved, before) = (None, Usage::default(), Usage::default());
+        let mut charge = StreamCharge { meter, held, sizes, name, part, before, reserved };
+        still_there(&mut charge.sizes, above, holder)?;
+        charge.before = charge.sizes.of(&charge.part).unwrap_or_default();
         let new = new_name(&mut charge.sizes, &charge.name);
+        let files = new.files.saturating_sub(charge.before.files);
+        let new = Usage { files, ..new };
         charge.held = Some(charge.meter.reserve(&charge.amounts(new))?);
         charge.reserved = new;
         Ok(charge)
+    }
+
+    /// Whether this is of the accounts of that meter.
+    pub fn is_of(&self, meter: &Meter) -> bool {
+        self.meter.is_same(meter)
     }
 
     /// Reserves bytes that are about to be written.
@@ -293,6 +307,7 @@ impl Drop for StreamCharge {
         let mut change = table.leave(&self.name, &mut self.sizes, self.reserved);
         let part = self.sizes.of(&self.part).unwrap_or_default();
         change.after = change.after.plus(part);
+        change.before = change.before.plus(self.before);
         self.meter.settle(&self.amounts(change.before), &self.amounts(change.after));
     }
 }

@@ -3,7 +3,7 @@
 //! A place is a value, and dropping it gives the place back. The bell carries the decisions of
 //! [`Occupancy`] to the client's task. Which clients may come at all is decided elsewhere.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,7 @@ use super::turned_away::TurnedAway;
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Fingerprint;
 use crate::messages::Reason;
+use crate::trust::{Closed, LocalTime};
 
 /// Why a client must leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(crate) enum Leave {
     Revoked,
     /// The server has not been able to use its list of keys for too long.
     Blind,
+    /// The hours of its key are over.
+    Closed(Closed),
 }
 
 impl Leave {
@@ -46,6 +49,7 @@ impl Leave {
             Leave::Dozing => Reason::TimedOut,
             Leave::Revoked => Reason::NotAuthorised,
             Leave::Blind => Reason::Busy,
+            Leave::Closed(_) => Reason::NotAuthorised,
         }
     }
 
@@ -60,6 +64,11 @@ impl Leave {
                 "the key may no longer do this: the server's list of keys or its exports changed",
             ),
             Leave::Blind => (FailureKind::Temporary, "the server cannot use its list of keys"),
+            Leave::Closed(closed) => {
+                let words = closed.words(&LocalTime::now());
+                let text = format!("the hours of this key are over: {words}");
+                return Failure::new(FailureKind::Authentication, text);
+            }
         };
         Failure::new(kind, text)
     }
@@ -142,6 +151,15 @@ impl Clients {
         for (id, why) in present.occupancy.ask(why) {
             present.ring(id, why);
         }
+    }
+
+    /// The listed keys of those who have a place.
+    pub fn listed(&self) -> BTreeSet<Fingerprint> {
+        let listed = |client: &Admitted| match client.holder {
+            Holder::Listed(key) => Some(key),
+            Holder::Strangers => None,
+        };
+        lock(&self.present).occupancy.ask(listed).into_iter().map(|(_, key)| key).collect()
     }
 
     /// Whether all clients are gone.

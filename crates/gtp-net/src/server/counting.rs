@@ -5,6 +5,7 @@
 //! come later write elsewhere. What cannot be opened is tried again, since it may be mounted later.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,15 +37,21 @@ pub(super) fn count(
         gtp_sys::schedule::background();
         let mut all = Usage::default();
         for (name, (outlet, writers)) in &exports {
+            let is_awaited = || known.upgrade().is_some_and(|ledger| ledger.awaits(count));
             loop {
-                if known.upgrade().is_none_or(|ledger| !ledger.awaits(count)) {
+                if !is_awaited() {
                     return;
                 }
-                if writers.have_ended()
-                    && let Some(more) = beneath(name, outlet, &places)
-                {
-                    all = all.plus(more);
-                    break;
+                let opened = writers.have_ended().then(|| outlet.ground.dir().ok()).flatten();
+                if let Some(dir) = opened {
+                    match beneath(name, dir, &places, is_awaited) {
+                        Counted::All(more) => {
+                            all = all.plus(more);
+                            break;
+                        }
+                        Counted::Away => {}
+                        Counted::Stopped => return,
+                    }
                 }
                 // Nobody tells when an export is back, or when those who write have ended.
                 std::thread::sleep(PAUSE);
@@ -59,15 +66,58 @@ pub(super) fn count(
     }
 }
 
-/// What lies in an export at these places; `None` if it is not there.
-fn beneath(name: &str, outlet: &Outlet, places: &[Below]) -> Option<Usage> {
-    let dir = outlet.ground.dir().ok()?;
-    let mut all = Usage::default();
+/// What came of a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    All(Usage),
+    /// The directory cannot be read.
+    Away,
+    /// Nobody waits for it any more.
+    Stopped,
+}
+
+/// What lies in the directory of an export at these places.
+fn beneath(name: &str, dir: OwnedFd, places: &[Below], is_awaited: impl Fn() -> bool) -> Counted {
+    let (mut all, mut names) = (Usage::default(), 0_u32);
     let counted = usage_beneath(dir, &mut |path, takes| {
         if places.iter().any(|place| place.covers_text(name, path)) {
             all = all.plus(takes);
         }
-        true
+        names = names.wrapping_add(1);
+        !names.is_multiple_of(AT_ONCE) || is_awaited()
     });
-    counted.ok().map(|_| all)
+    match counted {
+        Ok(true) => Counted::All(all),
+        Ok(false) => Counted::Stopped,
+        Err(_) => Counted::Away,
+    }
+}
+
+/// Names that are counted between two looks at whether somebody waits for them: some milliseconds.
+const AT_ONCE: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_count_for_which_nobody_waits_any_more_stops_before_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..4 * AT_ONCE {
+            fs::write(dir.path().join(n.to_string()), "1").unwrap();
+        }
+        let (places, asked) = (["x".parse().unwrap()], Cell::new(0));
+        let top = || OwnedFd::from(fs::File::open(dir.path()).unwrap());
+        let until = |most: u32| {
+            asked.set(0);
+            let is_awaited = || asked.replace(asked.get() + 1) < most;
+            beneath("x", top(), &places, is_awaited)
+        };
+        let files = u64::from(4 * AT_ONCE);
+        assert_eq!(until(u32::MAX), Counted::All(Usage { bytes: files, files }));
+        assert_eq!((until(1), asked.get()), (Counted::Stopped, 2));
+    }
 }

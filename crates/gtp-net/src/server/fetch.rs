@@ -23,7 +23,7 @@ use super::session::{Client, Ending};
 use super::spot::{Spot, find};
 use super::{Moved, Pace, ServeConfig, Shared, Stop};
 use crate::client::{
-    Endpoint, Event, GetRequest, ListingRoom, Monitor, OnBehalf, Outcome, Place, Progress, Terms,
+    Behalf, Endpoint, Event, GetRequest, ListingRoom, Monitor, Outcome, Place, Progress, Terms,
     Tickets, Udp, Url, get,
 };
 use crate::control::ControlError;
@@ -120,13 +120,13 @@ async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order
     let terms = Terms {
         law: Law::Grant,
         weight: f64::from(client.weight_milli) / 1000.0,
-        max_rate: shared.terms().max_rate.min(client.allowance.most),
+        max_rate: shared.terms().max_rate,
+        behalf: Behalf { principal: client.holder.principal(), allowance: client.allowance },
         path: client.path_use,
         patience,
         udp: Udp::Auto,
         tickets: Arc::new(Tickets::new(by_url(&sources))),
         listings: ListingRoom::of(client.outlet.walks.share(client.holder)),
-        on_behalf: OnBehalf { principal: client.holder.principal(), allowance: client.allowance },
         ..Terms::new(HostTrust::Each(sources.iter().map(Source::known).collect()))
     };
     let urls = sources.into_iter().map(|source| source.url).collect();

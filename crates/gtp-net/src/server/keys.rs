@@ -202,6 +202,8 @@ pub(crate) enum Overseen {
     Unreadable(Failure),
     /// The list can be used again; it has this many keys.
     Back(usize),
+    /// The list was looked at, and this is it.
+    Looked(Arc<ClientTrust>),
     /// Half a second has passed.
     Tick,
 }
@@ -273,6 +275,9 @@ pub(crate) async fn oversee(
         }
         if blindness.is_too_long(now) {
             clients.send_away(judge_blindly);
+        }
+        if let Ok(trust) = looked {
+            tell(Overseen::Looked(trust));
         }
         if look == Look::Passing {
             tell(Overseen::Tick);

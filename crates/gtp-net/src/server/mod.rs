@@ -14,6 +14,7 @@ mod event;
 mod fetch;
 mod get;
 mod ground;
+mod group_shares;
 mod key_file;
 pub(crate) mod keys;
 mod list;
@@ -31,8 +32,10 @@ mod room;
 mod rules;
 mod scan;
 pub(crate) mod session;
+mod sharing;
 mod spot;
 mod steps;
+mod stream_room;
 mod streamed;
 mod tend;
 mod told;
@@ -63,6 +66,7 @@ pub use confines::Confines;
 pub use event::{
     Change, Changes, Moved, Request, Room, ServerEvent, SessionId, Visit, Whose, WhyRefused,
 };
+pub use group_shares::{GroupShare, SHARES_AT_MOST, ShareAt};
 pub use place::listen_address;
 pub use pulse::{Asked, Asker, Pulse, questions};
 pub use quota::Quota;
@@ -80,6 +84,7 @@ use crate::flows::{Alone, Failure, FailureKind, has_settled};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::STREAMS_MEMORY;
 use crate::tls::server_config;
+use crate::trust::{ClientTrust, LocalTime};
 use admission::Narrowed;
 pub(crate) use admission::listing_bytes;
 use budget::Budget;
@@ -87,6 +92,7 @@ use clients::{Clients, Leave, Seat};
 use fetch::Fetching;
 use keys::{Keys, Overseen, oversee};
 use outlet::Outlets;
+use sharing::Sharing;
 use steps::Steps;
 use used_tickets::UsedTickets;
 
@@ -277,6 +283,7 @@ pub(crate) struct Shared {
     clients: Arc<Clients>,
     keys: Arc<Keys>,
     outlets: Arc<Outlets>,
+    sharing: Sharing,
     /// Memory for streams that are written to files.
     streams: Arc<Budget>,
     /// One permit for each probe that may run.
@@ -385,6 +392,7 @@ impl Server {
             clients,
             keys: Arc::new(keys),
             outlets: Arc::new(outlets),
+            sharing: Sharing::default(),
             streams: Budget::new(Bytes(STREAMS_MEMORY)),
             probes: Semaphore::new(probed::AT_ONCE),
             roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
@@ -528,6 +536,7 @@ impl Server {
             Overseen::Read(keys) => shared.tell(ServerEvent::KeysRead { keys }),
             Overseen::Unreadable(failure) => shared.tell(ServerEvent::KeysUnreadable { failure }),
             Overseen::Back(keys) => shared.tell(ServerEvent::KeysUsable { keys }),
+            Overseen::Looked(trust) => shared.share_out(&trust),
             Overseen::Tick => {
                 shared.clients.wake_dozing(shared.host.clock().now());
                 shared.tell_missed();
@@ -597,6 +606,16 @@ impl Shared {
     /// The terms for a session that begins now.
     fn terms(&self) -> Terms {
         self.terms.borrow().clone()
+    }
+
+    /// Has the host hear what the clients that are here have together, and sends those away whose
+    /// hours are over.
+    fn share_out(&self, trust: &Arc<ClientTrust>) {
+        let by = (self.outlets.ruled(), trust);
+        let closed = self.sharing.look(&self.host, by, self.clients.listed(), &LocalTime::now());
+        if !closed.is_empty() {
+            self.clients.send_away(|client| closed.get(&client.key).copied().map(Leave::Closed));
+        }
     }
 
     fn tell(&self, event: ServerEvent) {

@@ -21,10 +21,10 @@ use super::overlaps::overlaps;
 use super::quota::{Ledger, Meter};
 use super::rules::{ExportRule, Exports, Rights, Subject};
 use super::session::{Refusal, place, right};
+use super::sharing::Ruled;
 use super::walks::Walks;
 use super::watched::Watched;
 use super::writers::{SoFar, Writer, Writers};
-use crate::engine::Allowance;
 use crate::identity::Fingerprint;
 use crate::messages::{Reason, Verb, printable};
 use crate::trust::ClientTrust;
@@ -47,13 +47,15 @@ pub(crate) struct Outlets {
     now: Arc<RwLock<Arc<Standing>>>,
     listings: Arc<Budget>,
     ledger: Arc<Ledger>,
+    /// The rules where there is one export.
+    unruled: Arc<Ruled>,
     clock: Clock,
 }
 
 enum Standing {
     One(Arc<Outlet>),
     Several {
-        rules: Exports,
+        ruled: Arc<Ruled>,
         all: BTreeMap<String, Arc<Outlet>>,
         /// What stands for the list of exports.
         top: Arc<Outlet>,
@@ -78,8 +80,6 @@ pub(super) struct Place {
     pub path: Option<RelPath>,
     /// What the client may do there.
     pub rights: Rights,
-    /// What it has of the server's capacity.
-    pub allowance: Allowance,
     /// The names that are listed, where the client may only see which way leads on.
     pub above: Option<Vec<String>>,
 }
@@ -174,7 +174,7 @@ impl Outlets {
         let ledger = Arc::new(Ledger::default());
         let standing = Standing::One(Outlet::of(None, called, ground, (&listings, &ledger)));
         let now = Arc::new(RwLock::new(Arc::new(standing)));
-        Ok(Outlets { now, listings, ledger, clock })
+        Ok(Outlets { now, listings, ledger, unruled: Arc::default(), clock })
     }
 
     /// Several exports. Those that cannot be opened may be there later. Blocks.
@@ -190,10 +190,9 @@ impl Outlets {
         let nowhere = Ground::new(std::path::PathBuf::new(), None, clock);
         let ledger = Arc::new(Ledger::default());
         let top = Outlet::of(None, called, nowhere, (&listings, &ledger));
-        let (all, rest) = (BTreeMap::new(), Exports::default());
-        let empty = Standing::Several { rules: rest, all, top };
+        let empty = Standing::Several { ruled: Arc::default(), all: BTreeMap::new(), top };
         let now = Arc::new(RwLock::new(Arc::new(empty)));
-        let outlets = Outlets { now, listings, ledger, clock };
+        let outlets = Outlets { now, listings, ledger, unruled: Arc::default(), clock };
         outlets.replace(rules);
         match outlets.look_anew() {
             Looked { opened: 0, first: Some(why) } => Err(why),
@@ -244,12 +243,12 @@ impl Outlets {
     /// Warns of exports within others whose quotas do not count what is written there.
     fn tell_overlaps(&self) {
         let standing = self.now();
-        let Standing::Several { rules, all, .. } = &*standing else { return };
+        let Standing::Several { ruled, all, .. } = &*standing else { return };
         let path = |(name, outlet): (&String, &Arc<Outlet>)| {
             Some((name.clone(), outlet.ground.real_path()?))
         };
         let paths = all.iter().filter_map(path).collect();
-        let places = rules.accounts().into_iter().flat_map(|account| account.places);
+        let places = ruled.rules.accounts().into_iter().flat_map(|account| account.places);
         let counted = places.map(|place| place.export().to_owned()).collect();
         for both in overlaps(&paths, &counted) {
             tracing::warn!(
@@ -266,7 +265,7 @@ impl Outlets {
     /// elsewhere. Opens nothing. Whether there are several.
     pub fn replace(&self, rules: Exports) -> bool {
         let before = self.now();
-        let Standing::Several { all: old, top, .. } = &*before else { return false };
+        let Standing::Several { ruled, all: old, top } = &*before else { return false };
         let outlet = |(name, rule): (&String, &ExportRule)| {
             let same = old.get(name).filter(|outlet| outlet.ground.root() == rule.path);
             let outlet = same.cloned().unwrap_or_else(|| {
@@ -281,7 +280,9 @@ impl Outlets {
         for (counting, places) in self.ledger.replace(rules.accounts()) {
             count(&self.ledger, counting, places, &all);
         }
-        *now = Arc::new(Standing::Several { rules, all, top: Arc::clone(top) });
+        let numbers = ruled.numbers.with(&rules);
+        let (ruled, top) = (Arc::new(Ruled { rules, numbers }), Arc::clone(top));
+        *now = Arc::new(Standing::Several { ruled, all, top });
         true
     }
 
@@ -298,6 +299,14 @@ impl Outlets {
                 count(&ledger, counting, places, all);
             }
         })
+    }
+
+    /// The rules of a server with several exports; none of one with one.
+    pub fn ruled(&self) -> Arc<Ruled> {
+        match &*self.now() {
+            Standing::One(_) => Arc::clone(&self.unruled),
+            Standing::Several { ruled, .. } => Arc::clone(ruled),
+        }
     }
 
     fn now(&self) -> Arc<Standing> {
@@ -323,10 +332,10 @@ impl Outlets {
         match &*self.now() {
             Standing::One(outlet) => {
                 let (outlet, rights) = (Arc::clone(outlet), Rights::of(trust.access(key)));
-                Ok(Place { outlet, path, rights, allowance: Allowance::default(), above: None })
+                Ok(Place { outlet, path, rights, above: None })
             }
-            Standing::Several { rules, all, top } => {
-                let subject = Subject::of(rules, trust, key);
+            Standing::Several { ruled, all, top } => {
+                let subject = Subject::of(&ruled.rules, trust, key);
                 let Some(path) = path else { return at_top(&subject, top, verb) };
                 let (name, rest) = split(&path);
                 match all.get(name) {
@@ -361,8 +370,8 @@ fn at_top(subject: &Subject<'_>, top: &Arc<Outlet>, verb: &Verb) -> Result<Place
         return Err(Refusal::new(reason, NAME_ONE));
     }
     let above = Some(subject.listed().map(str::to_owned).collect());
-    let (outlet, rights, allowance) = (Arc::clone(top), Rights::default(), subject.allowance());
-    Ok(Place { outlet, path: None, rights, allowance, above })
+    let (outlet, rights) = (Arc::clone(top), Rights::default());
+    Ok(Place { outlet, path: None, rights, above })
 }
 
 /// A place in an export that is there.
@@ -374,9 +383,9 @@ fn in_export(
 ) -> Result<Place, Refusal> {
     let rights = subject.rights(name, path.as_ref());
     let ways = subject.ways(name, path.as_ref());
-    let (outlet, allowance) = (Arc::clone(outlet), subject.allowance());
+    let outlet = Arc::clone(outlet);
     if right(verb).within(rights.access()) {
-        return Ok(Place { outlet, path, rights, allowance, above: None });
+        return Ok(Place { outlet, path, rights, above: None });
     }
     if ways.is_empty() && !rights.is_some() {
         return Err(absent(verb, full));
@@ -393,7 +402,7 @@ fn in_export(
     }
     let above: Vec<String> = ways.into_iter().map(str::to_owned).collect();
     match verb {
-        Verb::List { .. } => Ok(Place { outlet, path, rights, allowance, above: Some(above) }),
+        Verb::List { .. } => Ok(Place { outlet, path, rights, above: Some(above) }),
         Verb::Get { .. }
         | Verb::Put { .. }
         | Verb::Fetch { .. }

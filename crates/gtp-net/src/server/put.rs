@@ -93,7 +93,9 @@ impl From<Full> for Trouble {
     fn from(full: Full) -> Trouble {
         let reason = match full {
             Full::Uncounted | Full::Claimed => Reason::Busy,
-            Full::Unseen | Full::Closed | Full::NoRoom(_) => Reason::Destination,
+            Full::Unopened(_) | Full::Unseen | Full::Closed | Full::NoRoom(_) => {
+                Reason::Destination
+            }
         };
         Trouble::told(reason, full.into())
     }
@@ -109,7 +111,9 @@ impl From<Full> for Failure {
     fn from(full: Full) -> Failure {
         let kind = match full {
             Full::Uncounted | Full::Claimed => FailureKind::Temporary,
-            Full::Unseen | Full::Closed | Full::NoRoom(_) => FailureKind::Destination,
+            Full::Unopened(_) | Full::Unseen | Full::Closed | Full::NoRoom(_) => {
+                FailureKind::Destination
+            }
         };
         Failure::new(kind, full.to_string())
     }

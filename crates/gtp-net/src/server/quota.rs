@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gtp_store::{RelPath, Usage};
 
@@ -72,6 +73,8 @@ pub(super) struct Count {
 #[derive(Default)]
 pub(super) struct Ledger {
     books: Mutex<Books>,
+    /// Rings when something was counted, or accounts have changed.
+    news: Condvar,
 }
 
 #[derive(Default)]
@@ -98,6 +101,8 @@ pub(super) enum Full {
     Uncounted,
     /// Another session writes where a directory is to be moved, or moves one there.
     Claimed,
+    /// The directory that it goes to cannot be opened, in words of the system.
+    Unopened(String),
     /// What would move from one account to another cannot be looked at.
     Unseen,
     /// The server could not look into a directory any more.
@@ -113,6 +118,9 @@ impl fmt::Display for Full {
                 "the server is still counting the existing data for its quota; try again later",
             ),
             Full::Claimed => f.write_str("another transfer is writing there; try again later"),
+            Full::Unopened(why) => {
+                write!(f, "the server cannot open the directory that holds it: {why}")
+            }
             Full::Unseen => f.write_str(
                 "the server cannot read everything in it, so it cannot count it for a quota",
             ),
@@ -174,6 +182,7 @@ impl Ledger {
             };
             books.accounts.push(account);
         }
+        self.news.notify_all();
         new
     }
 
@@ -199,7 +208,14 @@ impl Ledger {
     pub fn counted(&self, count: Count, there: Usage) {
         if let Some(account) = self.books().awaiting(count) {
             account.used = Some(there);
+            self.news.notify_all();
         }
+    }
+
+    /// Waits until something was counted or accounts have changed, but no longer than this. Blocks.
+    fn wait(&self, most: Duration) {
+        // However the wait has ended, whoever waits looks.
+        drop(self.news.wait_timeout(self.books(), most));
     }
 
     /// What an account knows to be there.
@@ -325,6 +341,17 @@ impl Meter {
             }
         }
         Ok(Reservation { ledger: Arc::clone(&self.ledger), held: needs().collect() })
+    }
+
+    /// Whether the other one is of the same accounts.
+    pub fn is_same(&self, other: &Meter) -> bool {
+        let accounts = |meter: &Meter| meter.scopes.iter().map(|s| s.account).collect::<Vec<_>>();
+        accounts(self) == accounts(other)
+    }
+
+    /// Waits for what is being counted, but no longer than this. Blocks.
+    pub fn wait(&self, most: Duration) {
+        self.ledger.wait(most);
     }
 
     /// What sessions change beneath the export.

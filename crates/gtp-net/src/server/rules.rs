@@ -7,13 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use gtp_alloc::Rate;
 use gtp_store::RelPath;
 
+use super::group_shares::{GroupShare, SHARES_AT_MOST, ShareAt};
 use super::quota::{Owner, Quota, Wanted};
-use crate::engine::Allowance;
 use crate::identity::Fingerprint;
-use crate::trust::{Access, Below, ClientTrust, Grants, is_name};
+use crate::trust::{Access, Below, ClientTrust, Grants, Hours, is_name};
 
 /// Exports of one server.
 pub const EXPORTS_MOST: usize = 256;
@@ -71,7 +70,7 @@ pub enum Who {
 }
 
 /// One group.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupRule {
     /// Its members, beside those whose line in the list of keys names it.
     pub keys: BTreeSet<Fingerprint>,
@@ -79,17 +78,12 @@ pub struct GroupRule {
     pub grants: Grants,
     /// How much may lie where its members may write, whoever wrote it.
     pub quota: Quota,
-    /// What each of its members may send, and receive, with all its sessions together.
-    pub rate: Rate,
-    /// The weight of each of its members among all clients.
-    pub weight: f64,
-}
-
-impl Default for GroupRule {
-    fn default() -> GroupRule {
-        let (keys, grants, quota) = (BTreeSet::new(), Grants::default(), Quota::default());
-        GroupRule { keys, grants, quota, rate: Rate::UNLIMITED, weight: 1.0 }
-    }
+    /// What its members have of the server's rates.
+    pub share: GroupShare,
+    /// What they have in some hours instead; of several that hold at once, the last counts.
+    pub at: Vec<ShareAt>,
+    /// When they may come.
+    pub hours: Hours,
 }
 
 /// What a client may do at a path.
@@ -158,6 +152,9 @@ pub enum BadExports {
         /// Which group.
         group: String,
     },
+    /// More is guaranteed to a group than it may have.
+    #[error("[group.{0}] `guarantee` is more than its `total-rate`")]
+    Guarantee(String),
     /// A group names an export that is not there.
     #[error("[group.{group}] names the export `{export}`, and there is no [export.{export}]")]
     NoExport {
@@ -195,6 +192,11 @@ impl Exports {
         }
         for (name, group) in &self.groups {
             few("keys of one group", group.keys.len(), KEYS_OF_GROUP_MOST)?;
+            few("[[group.NAME.at]] tables of one group", group.at.len(), SHARES_AT_MOST)?;
+            let shares = group.at.iter().map(|at| at.over(group.share)).chain([group.share]);
+            if shares.into_iter().any(|share| share.guarantee > share.total_rate) {
+                return Err(BadExports::Guarantee(name.clone()));
+            }
             let missing = group.grants.all().find(|at| !self.exports.contains_key(at.export()));
             if let Some(at) = missing {
                 let (group, export) = (name.clone(), at.export().to_owned());
@@ -273,13 +275,9 @@ impl<'r> Subject<'r> {
         Subject { rules, most: trust.access(key), groups, own: trust.keys.grants(key) }
     }
 
-    /// What it has of the server's capacity: the least rate of its groups, and their greatest
-    /// weight; a weight of one and no limit without any.
-    pub fn allowance(&self) -> Allowance {
-        let groups = || self.groups.iter().map(|(_, group)| group);
-        let most = groups().map(|group| group.rate).min().unwrap_or(Rate::UNLIMITED);
-        let weight = groups().map(|group| group.weight).reduce(f64::max).unwrap_or(1.0);
-        Allowance { weight, most, class: 0 }
+    /// Its groups that the configuration has, with their names.
+    pub fn groups(&self) -> &[(&'r str, &'r GroupRule)] {
+        &self.groups
     }
 
     /// What it may do at a path of an export; nothing where there is no such export.
@@ -340,6 +338,8 @@ impl<'r> Subject<'r> {
 
 #[cfg(test)]
 mod tests {
+    use gtp_alloc::Rate;
+
     use super::*;
     use crate::trust::{AuthorizedKeys, Strangers};
 
@@ -375,8 +375,8 @@ mod tests {
                 delete: Vec::new(),
             },
             quota: Quota { bytes: Some(7), files: None },
-            rate: Rate::from_mbps(5),
-            weight: 2.0,
+            share: GroupShare::default(),
+            ..GroupRule::default()
         };
         let hidden = ExportRule {
             visibility: Visibility::Hidden,
@@ -446,19 +446,6 @@ mod tests {
     }
 
     #[test]
-    fn of_several_groups_the_greatest_weight_counts_and_the_least_rate() {
-        let mut rules = rules();
-        let keys = [key(1)].into();
-        let rate = Rate::from_mbps(9);
-        let other = GroupRule { keys, weight: 0.5, rate, ..GroupRule::default() };
-        rules.groups.insert("other".into(), other);
-        let trust = trust(Strangers::Refused);
-        let of = |who| Subject::of(&rules, &trust, &key(who)).allowance();
-        assert_eq!(of(1), Allowance { weight: 2.0, most: Rate::from_mbps(5), class: 0 });
-        assert_eq!(of(4), Allowance::default());
-    }
-
-    #[test]
     fn a_stranger_reads_what_everybody_reads_and_only_if_the_server_is_public() {
         let rules = rules();
         for (strangers, reads) in [(Strangers::MayRead, true), (Strangers::Refused, false)] {
@@ -508,6 +495,10 @@ mod tests {
         let mut bad = rules();
         bad.groups.get_mut("staff").unwrap().grants.delete = places(&["none/x"]);
         assert!(matches!(bad.check(), Err(BadExports::NoExport { .. })));
+        let mut bad = rules();
+        let share = &mut bad.groups.get_mut("staff").unwrap().share;
+        (share.total_rate, share.guarantee) = (Rate::from_mbps(5), Rate::from_mbps(6));
+        assert_eq!(bad.check(), Err(BadExports::Guarantee("staff".into())));
         let mut bad = rules();
         bad.exports.get_mut("pub").unwrap().path = "srv".into();
         assert!(matches!(bad.check(), Err(BadExports::Path(_))));

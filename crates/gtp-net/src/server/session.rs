@@ -29,7 +29,7 @@ use crate::flows::{Alone, Failure, FailureKind, Law, keys, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{EntryKind, INTERVAL_US, Message, Open, Opened, Reason, Verb, printable};
 use crate::ticket::{BadTicket, Shown, Ticket};
-use crate::trust::{Access, ClientTrust};
+use crate::trust::{Access, ClientTrust, Closed, LocalTime};
 
 /// A refusal, for the client; the server hears of it as a failure.
 pub(crate) struct Refusal {
@@ -104,6 +104,7 @@ struct Judged {
     weight_milli: u32,
     path_use: PathUse,
     holder: Holder,
+    allowance: Allowance,
     /// What lets it in, if that is not its own key.
     ticket: Option<Ticket>,
     /// Whose rights it has.
@@ -144,15 +145,16 @@ pub(super) async fn serve(
         }
         refused => refused,
     };
-    let Judged { place, suite, weight_milli, path_use, holder, ticket, key: _ } = match judged {
-        Ok(judged) => judged,
-        Err(refusal) => {
-            shared.tell(refused(&refusal, remote, whose, request));
-            stop.seat.linger(channel.refuse(refusal.reason, refusal.text)).await;
-            return false;
-        }
-    };
-    let Place { outlet, path, rights, allowance, above } = place;
+    let Judged { place, suite, weight_milli, path_use, holder, allowance, ticket, .. } =
+        match judged {
+            Ok(judged) => judged,
+            Err(refusal) => {
+                shared.tell(refused(&refusal, remote, whose, request));
+                stop.seat.linger(channel.refuse(refusal.reason, refusal.text)).await;
+                return false;
+            }
+        };
+    let Place { outlet, path, rights, above } = place;
     let (id, export) = (shared.clients.number(), outlet.name.clone());
     let visit = Visit { id, client: remote, whose, request, export };
     let told = Told::begin(&shared, visit);
@@ -321,6 +323,12 @@ pub(crate) fn no_room(full: Full) -> Refusal {
     Refusal::new(Reason::Busy, text)
 }
 
+/// Says that a key may not come at this hour.
+pub(crate) fn outside(closed: &Closed, now: &LocalTime) -> Refusal {
+    let text = format!("it is outside the hours of this key: {}", closed.words(now));
+    Refusal::new(Reason::NotAuthorised, text)
+}
+
 /// Whether the client may do what it asks, and on what terms.
 fn judge(
     shared: &Shared,
@@ -330,6 +338,8 @@ fn judge(
 ) -> Result<Judged, Refusal> {
     let access = trust.access(&key);
     judge_right(shared, access, &open.verb, key)?;
+    let (ruled, now) = (shared.outlets.ruled(), LocalTime::now());
+    ruled.open(trust, &key, &now).map_err(|closed| outside(&closed, &now))?;
     judge_law(shared, open)?;
     let suite = common_suite(open)?;
     let place = shared.outlets.find(trust, &key, &open.verb)?;
@@ -337,7 +347,8 @@ fn judge(
     let weight_milli = weight(trust, &key, open.weight_milli);
     let holder = holder(trust, &key);
     let path_use = shared.terms().path.agreed(PathUse::of_code(open.path));
-    Ok(Judged { place, suite, weight_milli, path_use, holder, ticket: None, key })
+    let allowance = ruled.allowance(trust, &key, &now);
+    Ok(Judged { place, suite, weight_milli, path_use, holder, allowance, ticket: None, key })
 }
 
 /// Whether the server has what the client asks for, and its key the right to it.
@@ -456,8 +467,7 @@ impl Client {
             // What the client asked for is his end's; a tree here makes it less.
             weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
             path: self.path_use,
-            // Under a daemon, which does not hear of groups, each session keeps to it alone.
-            max_rate: shared.terms().max_rate.min(self.allowance.most),
+            max_rate: shared.terms().max_rate,
             principal: self.holder.principal(),
             allowance: self.allowance,
             label: self.channel.ends().remote.to_string(),
@@ -488,6 +498,7 @@ impl Client {
             law: Some(self.open.law).filter(|law| law.is_alone()),
             path: self.path_use.code(),
             by_ticket: self.open.ticket.as_ref().map(|_| true),
+            time_s: Some(gtp_sys::clock::unix_seconds()),
         })
     }
 }

@@ -15,11 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::charge::StreamCharge;
 use super::put::refuse;
 use super::session::{Client, Ending};
 use super::spot::{Spot, find};
-use super::writers::Writer;
+use super::stream_room::{NoRoom, StreamRoom};
 use super::{Moved, Shared, Stop};
 use crate::engine::SessionOpen;
 use crate::flows::{Failure, FailureKind, keys};
@@ -70,18 +69,11 @@ async fn begin(client: &Client) -> Result<Begun, Failure> {
     let name = name.filter(|_| there != Some(RootKind::Dir));
     let name = name.ok_or_else(|| failed("is a directory; a stream needs a name in it"))?;
     let tag = gtp_sys::entropy::u64();
-    let (writer, meter) = client.outlet.writing(client.path.as_ref());
     let (outlet, path) = (Arc::clone(&client.outlet), client.path.clone());
     let creating = tokio::task::spawn_blocking(move || {
-        let charge = match path.filter(|_| !meter.is_idle()) {
-            Some(path) => {
-                let root = outlet.ground.dir().map_err(|nothing| nothing.failure)?;
-                Some(StreamCharge::take(meter, (root, &holder), &path, tag)?)
-            }
-            None => None,
-        };
+        let room = StreamRoom::begin(outlet, path, &holder, tag)?;
         let file = StreamedFile::create(holder, name, tag);
-        Ok(file.map(|file| Begun { file, charge, writer }))
+        Ok(file.map(|file| Begun { file, room }))
     });
     match creating.await {
         Ok(Ok(Ok(begun))) => Ok(begun),
@@ -94,8 +86,7 @@ async fn begin(client: &Client) -> Result<Begun, Failure> {
 /// A file that is begun, and its room within quotas.
 struct Begun {
     file: StreamedFile,
-    charge: Option<StreamCharge>,
-    writer: Writer,
+    room: StreamRoom,
 }
 
 /// Opens the sessions of both directions, within the memory that is promised to streams.
@@ -176,6 +167,8 @@ async fn take(stream: Stream, file: Begun, came: &AtomicU64) -> Result<(), Failu
 /// What the writer of a file is told.
 enum Piece {
     Bytes(Vec<u8>),
+    /// Nothing has come for a while: quotas may have changed meanwhile.
+    Look,
     /// The stream has ended, and all of it was told.
     End,
 }
@@ -191,7 +184,13 @@ async fn pass_on(
 ) -> io::Result<()> {
     loop {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
-        let count = reader.read_buf(&mut piece).await?;
+        let Ok(read) = timeout(LOOK_SPAN, reader.read_buf(&mut piece)).await else {
+            if to_disk.send(Piece::Look).await.is_err() {
+                return Ok(());
+            }
+            continue;
+        };
+        let count = read?;
         came.fetch_add(count as u64, Ordering::Relaxed);
         let piece = if count == 0 { Piece::End } else { Piece::Bytes(piece) };
         if to_disk.send(piece).await.is_err() || count == 0 {
@@ -216,14 +215,13 @@ impl From<io::Error> for Unplaced {
 
 /// Writes a file, and notes for quotas what became of it. Blocks.
 fn write(
-    Begun { file, mut charge, writer }: Begun,
+    Begun { file, mut room }: Begun,
     pieces: mpsc::Receiver<Piece>,
     line: &Line,
 ) -> Result<(), Unplaced> {
-    let written = write_all(file, charge.as_mut(), pieces, line);
+    let written = write_all(file, &mut room, pieces, line);
     // The part file has gone by now.
-    drop(charge);
-    drop(writer);
+    drop(room);
     written
 }
 
@@ -231,20 +229,28 @@ fn write(
 /// then.
 fn write_all(
     mut file: StreamedFile,
-    mut charge: Option<&mut StreamCharge>,
+    room: &mut StreamRoom,
     mut pieces: mpsc::Receiver<Piece>,
     line: &Line,
 ) -> Result<(), Unplaced> {
     while let Some(piece) = pieces.blocking_recv() {
-        match piece {
-            Piece::Bytes(bytes) => {
-                if let Some(charge) = &mut charge {
-                    let full = charge.more(bytes.len() as u64).err();
-                    full.map_or(Ok(()), |full| Err(io::Error::other(full.to_string())))?;
-                }
+        let bytes = match piece {
+            Piece::Bytes(bytes) => Some(bytes),
+            Piece::Look => Some(Vec::new()),
+            Piece::End => None,
+        };
+        match bytes {
+            Some(bytes) => {
+                let is_broken = || line.why().is_some();
+                room.more(bytes.len() as u64, is_broken).map_err(|none| {
+                    match (none, line.why()) {
+                        (NoRoom::Broken, Some(why)) => Unplaced::Broken(why.to_owned()),
+                        (none, _) => Unplaced::Disk(io::Error::other(none.to_string())),
+                    }
+                })?;
                 file.append(&bytes)?;
             }
-            Piece::End => {
+            None => {
                 // It may take long, and the client may give up in the meantime.
                 file.settle()?;
                 return match line.why() {
@@ -256,6 +262,9 @@ fn write_all(
     }
     Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream did not end").into())
 }
+
+/// Time without a piece after which the writer of a file looks whether quotas have changed.
+const LOOK_SPAN: Duration = Duration::from_secs(1);
 
 /// Bytes that are read at a time, and pieces of them that wait for the disk.
 const PIECE_BYTES: usize = 256 << 10;

@@ -29,13 +29,13 @@ use crate::messages::{
 };
 use crate::server::admission::{Narrowed, holder, weight};
 use crate::server::budget::{Budget, Holder, Share};
-use crate::server::clients::{Clients, Seat};
+use crate::server::clients::{Clients, Leave, Seat};
 use crate::server::keys::{Keys, Overseen, admit, oversee};
 use crate::server::occupancy::Right;
-use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite, not_allowed};
+use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite, not_allowed, outside};
 use crate::server::{ACCEPT_PAUSE, Admission, COMPLAINTS, Limits, bind_both, stopping};
 use crate::tls::server_config;
-use crate::trust::ClientTrust;
+use crate::trust::{ClientTrust, Hours, LocalTime};
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +184,9 @@ async fn listen(
 ) {
     let mut openings = JoinSet::new();
     let (keys, clients) = (Arc::clone(&shared.keys), Arc::clone(&shared.clients));
-    tokio::spawn(oversee(keys, clients, Arc::default(), stop.clone(), log_overseen));
+    let present = Arc::clone(&clients);
+    let overseen = move |overseen| hear(&present, overseen);
+    tokio::spawn(oversee(keys, clients, Arc::default(), stop.clone(), overseen));
     let mut complaints = COMPLAINTS;
     loop {
         tokio::select! {
@@ -239,14 +241,22 @@ async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc:
     }
 }
 
-/// Streams have no events of their own: what matters of the list of keys goes to the log.
-fn log_overseen(overseen: Overseen) {
+/// Sends those away whose hours are over. Streams have no events of their own: what matters of the
+/// list of keys goes to the log.
+fn hear(clients: &Clients, overseen: Overseen) {
     match overseen {
+        Overseen::Looked(trust) if trust.keys.have_hours() => {
+            let now = LocalTime::now();
+            clients.send_away(|client| {
+                let hours = trust.keys.hours(&client.key);
+                Hours::all(&[&hours], &now).err().map(Leave::Closed)
+            });
+        }
         Overseen::Unreadable(failure) => {
             tracing::warn!(%failure, "callers are refused, as the list of keys cannot be used");
         }
         Overseen::Back(keys) => tracing::warn!(keys, "the list of keys can be used again"),
-        Overseen::Read(_) | Overseen::Tick => {}
+        Overseen::Read(_) | Overseen::Looked(_) | Overseen::Tick => {}
     }
 }
 
@@ -263,6 +273,8 @@ fn judge(
         return Err(Refusal::new(Reason::Missing, "this host has streams, and no files"));
     };
     judge_delivery(shared.config.carries, delivery)?;
+    let now = LocalTime::now();
+    Hours::all(&[&trust.keys.hours(&key)], &now).map_err(|closed| outside(&closed, &now))?;
     let listed = trust.keys.access(&key);
     if shared.config.callers == Callers::Listed && !(listed.read && listed.write) {
         let text = format!(
@@ -366,6 +378,7 @@ fn opened(shared: &Shared, wish: &Wish, revision: Revision) -> Message {
         law: Some(wish.law).filter(|law| law.is_alone()),
         path: None,
         by_ticket: None,
+        time_s: None,
     })
 }
 

@@ -3,11 +3,13 @@
 //!
 //! A line that cannot be read is an error with its number, never a key that is silently left out
 //! or let in. What a key may do is at most what the server itself allows. The options say to which
-//! groups a key belongs, and what it may do where in a server with several exports.
+//! groups a key belongs, when it may come, and what it may do where in a server with several
+//! exports.
 
 use std::path::Path;
 
 use super::grants::{Below, GROUPS_OF_KEY_MOST, Grants, PLACES_MOST, is_name};
+use super::hours::Hours;
 use super::{LineError, TrustError, parse_lines, read_list};
 use crate::identity::{Fingerprint, guard};
 
@@ -76,6 +78,8 @@ pub(super) struct Listed {
     groups: Vec<String>,
     /// What it may do where, beside what its groups may.
     grants: Grants,
+    /// When it may come.
+    pub hours: Hours,
     /// What stands behind the `#`, escaped for display and cut; empty if there is nothing.
     comment: String,
 }
@@ -99,8 +103,7 @@ impl AuthorizedKeys {
 
     /// A list in memory of one key and what it may do.
     pub fn of_one(key: Fingerprint, access: Access) -> AuthorizedKeys {
-        let (groups, grants, comment) = (Vec::new(), Grants::default(), String::new());
-        AuthorizedKeys { keys: vec![Listed { key, access, groups, grants, comment }] }
+        AuthorizedKeys { keys: vec![Listed::new(key, access, String::new())] }
     }
 
     /// What the list grants to a key; several lines of one key add up.
@@ -124,6 +127,16 @@ impl AuthorizedKeys {
         let mut all = Grants::default();
         self.lines(client).for_each(|line| all.add(&line.grants));
         all
+    }
+
+    /// When the key may come: the windows of all its lines, or always if there are none.
+    pub fn hours(&self, client: &Fingerprint) -> Hours {
+        self.lines(client).fold(Hours::default(), |all, line| all.and(&line.hours))
+    }
+
+    /// Whether a line says when its key may come.
+    pub fn have_hours(&self) -> bool {
+        self.keys.iter().any(|line| !line.hours.is_always())
     }
 
     /// Takes every right from lines that name places with `read=`, `write=` or `delete=`, for a
@@ -196,8 +209,7 @@ pub(super) fn parse_line(words: &[&str], comment: &str) -> Result<Listed, LineEr
     };
     let key = fingerprint.parse().map_err(|_| LineError::Fingerprint)?;
     let comment: String = comment.chars().take(COMMENT_MOST).collect();
-    let (groups, grants, comment) = (Vec::new(), Grants::default(), gtp_text::of_text(&comment));
-    let mut listed = Listed { key, access, groups, grants, comment };
+    let mut listed = Listed::new(key, access, gtp_text::of_text(&comment));
     for word in options {
         let (name, value) = word.split_once('=').ok_or(LineError::Rest)?;
         let quoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
@@ -207,6 +219,11 @@ pub(super) fn parse_line(words: &[&str], comment: &str) -> Result<Listed, LineEr
 }
 
 impl Listed {
+    fn new(key: Fingerprint, access: Access, comment: String) -> Listed {
+        let (groups, grants, hours) = (Vec::new(), Grants::default(), Hours::default());
+        Listed { key, access, groups, grants, hours, comment }
+    }
+
     /// Whether it names places.
     pub(super) fn is_narrowed(&self) -> bool {
         !self.grants.is_empty()
@@ -219,6 +236,10 @@ impl Listed {
                 let names: Vec<String> = value.split(',').map(str::to_owned).collect();
                 let fits = names.len() <= GROUPS_OF_KEY_MOST && names.iter().all(|n| is_name(n));
                 self.groups = Some(names).filter(|_| fits).ok_or(LineError::Group)?;
+                return Ok(());
+            }
+            "window" if self.hours.is_always() => {
+                self.hours = value.parse().map_err(|_| LineError::Hours)?;
                 return Ok(());
             }
             "read" => &mut self.grants.read,

@@ -7,7 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use super::authorized::{Listed, parse_line};
-use super::{Access, LineError, TrustError, read_list};
+use super::hours::Hours;
+use super::{Access, LineError, TrustError, read_list, words_of};
 use crate::identity::{Fingerprint, guard, place};
 
 /// A line of the list of client keys, as it stands in the file.
@@ -19,6 +20,8 @@ pub struct KeyLine {
     pub says: Result<(Fingerprint, Access), LineError>,
     /// Whether it names places with `read=`, `write=` or `delete=`.
     pub is_narrowed: bool,
+    /// When the key may come by this line.
+    pub hours: Hours,
     /// The comment behind it, escaped for display; empty if there is none.
     pub comment: String,
 }
@@ -56,7 +59,7 @@ impl KeyListFile {
     /// Lets a key have these rights, and returns what it may do. Without rights, a key that is
     /// listed keeps its own, and a new one may do all. A line that it has is changed and others of
     /// it are removed. Its comment stays unless there is a new one, which must be one line of plain
-    /// text.
+    /// text, and so do its hours.
     ///
     /// # Errors
     /// [`TrustError::Exposed`], [`TrustError::File`].
@@ -65,11 +68,12 @@ impl KeyListFile {
         key: Fingerprint,
         rights: Option<Access>,
         comment: Option<&str>,
+        hours: Option<&Hours>,
     ) -> Result<(Edit, Access), TrustError> {
         let mut access = Access::ALL;
         let edit = self.edit(|text| {
             access = rights.or_else(|| rights_of(text, key)).unwrap_or(Access::ALL);
-            with_key(text, key, access, comment)
+            with_key(text, key, access, (comment, hours))
         })?;
         Ok((edit, access))
     }
@@ -110,12 +114,13 @@ fn read(path: &Path) -> Result<String, TrustError> {
 fn lines_of(text: &str) -> Vec<KeyLine> {
     let parsed = (1..).zip(text.lines()).filter_map(|(number, line)| {
         let (content, comment) = line.split_once('#').unwrap_or((line, ""));
-        let words: Vec<&str> = content.split_whitespace().collect();
+        let words = words_of(content);
         let says = (!words.is_empty()).then(|| parse_line(&words, ""))?;
         let is_narrowed = says.as_ref().is_ok_and(Listed::is_narrowed);
+        let hours = says.as_ref().map_or_else(|_| Hours::default(), |listed| listed.hours.clone());
         let says = says.map(|listed| (listed.key, listed.access));
         let comment = gtp_text::of_text(comment.trim());
-        Some(KeyLine { number, says, is_narrowed, comment })
+        Some(KeyLine { number, says, is_narrowed, hours, comment })
     });
     parsed.collect()
 }
@@ -132,12 +137,13 @@ fn rights_of(text: &str, key: Fingerprint) -> Option<Access> {
     said.filter(|(one, _)| *one == key).map(|(_, access)| access).reduce(Access::and)
 }
 
-/// The options on all lines of a key, each name once.
-fn options_of(text: &str, key: Fingerprint) -> Vec<String> {
+/// The options on all lines of a key, each name once; with these hours, if there are some.
+fn options_of(text: &str, key: Fingerprint, hours: Option<&Hours>) -> Vec<String> {
     let mut merged: Vec<(&str, String)> = Vec::new();
     for line in text.lines().filter(|line| key_of(line) == Some(key)) {
         let content = line.split_once('#').map_or(line, |(content, _)| content);
-        for (name, value) in content.split_whitespace().skip(1).filter_map(|w| w.split_once('=')) {
+        let options = words_of(content).into_iter().skip(1).filter_map(|word| word.split_once('='));
+        for (name, value) in options {
             let value = value.trim_matches('"');
             match merged.iter_mut().find(|(there, _)| *there == name) {
                 Some((_, values)) => {
@@ -148,7 +154,16 @@ fn options_of(text: &str, key: Fingerprint) -> Vec<String> {
             }
         }
     }
-    merged.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+    if let Some(hours) = hours {
+        merged.retain(|(name, _)| *name != "window");
+        let said = Some(hours).filter(|hours| !hours.is_always());
+        merged.extend(said.map(|hours| ("window", hours.to_string())));
+    }
+    let quoted = |(name, value): (&str, String)| match value.contains(char::is_whitespace) {
+        true => format!("{name}=\"{value}\""),
+        false => format!("{name}={value}"),
+    };
+    merged.into_iter().map(quoted).collect()
 }
 
 /// The lines that fit, each with its own end.
@@ -156,11 +171,16 @@ fn kept(text: &str, mut fits: impl FnMut(&str) -> bool) -> String {
     text.split_inclusive('\n').filter(|line| fits(line)).collect()
 }
 
-fn with_key(text: &str, key: Fingerprint, access: Access, comment: Option<&str>) -> String {
+fn with_key(
+    text: &str,
+    key: Fingerprint,
+    access: Access,
+    (comment, hours): (Option<&str>, Option<&Hours>),
+) -> String {
     let old = text.lines().find(|line| key_of(line) == Some(key));
     let old_comment = old.and_then(|line| line.split_once('#')).map(|(_, old)| old.trim());
     let mut line = format!("{key} {}", access.words());
-    for option in options_of(text, key) {
+    for option in options_of(text, key, hours) {
         line.push(' ');
         line.push_str(&option);
     }
@@ -210,10 +230,10 @@ mod tests {
         let (_dir, path) = list(&format!("{others}{}  # anna", key(2)));
         let file = KeyListFile::at(&path);
         let text = || std::fs::read_to_string(&path).unwrap();
-        assert_eq!(file.add(key(3), Some(Access::READ), Some("carl")).unwrap().0, Edit::Done);
+        assert_eq!(file.add(key(3), Some(Access::READ), Some("carl"), None).unwrap().0, Edit::Done);
         assert_eq!(text(), format!("{others}{}  # anna\n{} read  # carl\n", key(2), key(3)));
-        assert_eq!(file.add(key(3), Some(Access::READ), None).unwrap().0, Edit::Needless);
-        assert_eq!(file.add(key(2), Some(Access::WRITE), None).unwrap().0, Edit::Done);
+        assert_eq!(file.add(key(3), Some(Access::READ), None, None).unwrap().0, Edit::Needless);
+        assert_eq!(file.add(key(2), Some(Access::WRITE), None, None).unwrap().0, Edit::Done);
         assert_eq!(text(), format!("{others}{} write  # anna\n{} read  # carl\n", key(2), key(3)));
         assert_eq!(file.revoke(key(2)).unwrap(), Edit::Done);
         assert_eq!(file.revoke(key(2)).unwrap(), Edit::Needless);
@@ -225,9 +245,27 @@ mod tests {
         let old = "{0} read group=staff write=home/a  # anna\n{0} group=\"lab\"\n";
         let (_dir, path) = list(&old.replace("{0}", &key(1).to_string()));
         let file = KeyListFile::at(&path);
-        file.add(key(1), Some(Access::ALL), None).unwrap();
+        file.add(key(1), Some(Access::ALL), None, None).unwrap();
         let expected = format!("{} read,write group=staff,lab write=home/a  # anna\n", key(1));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_key_keeps_its_hours_until_others_are_said_and_two_lines_have_the_windows_of_both() {
+        let old =
+            "{0} group=staff window=\"mon-fri 20:00-06:00\"\n{0} window=\"sat-sun 00:00-24:00\"\n";
+        let (_dir, path) = list(&old.replace("{0}", &key(1).to_string()));
+        let file = KeyListFile::at(&path);
+        let text = || std::fs::read_to_string(&path).unwrap();
+        file.add(key(1), Some(Access::READ), None, None).unwrap();
+        let both = "window=\"mon-fri 20:00-06:00,sat-sun 00:00-24:00\"";
+        assert_eq!(text(), format!("{} read group=staff {both}\n", key(1)));
+        let new = "10:00-11:00".parse().unwrap();
+        file.add(key(1), None, None, Some(&new)).unwrap();
+        assert_eq!(text(), format!("{} read group=staff window=10:00-11:00\n", key(1)));
+        assert_eq!(file.lines().unwrap()[0].hours, new);
+        file.add(key(1), None, None, Some(&Hours::default())).unwrap();
+        assert_eq!(text(), format!("{} read group=staff\n", key(1)));
     }
 
     #[test]
@@ -235,7 +273,7 @@ mod tests {
         let twice = format!("{0} read\n{1}\n{0} write\n", key(1), key(2));
         let (_dir, path) = list(&twice);
         let file = KeyListFile::at(&path);
-        file.add(key(1), Some(Access::READ), None).unwrap();
+        file.add(key(1), Some(Access::READ), None, None).unwrap();
         let text = || std::fs::read_to_string(&path).unwrap();
         assert_eq!(text(), format!("{0} read\n{1}\n", key(1), key(2)));
         std::fs::write(&path, twice).unwrap();
@@ -249,7 +287,7 @@ mod tests {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        KeyListFile::at(&link).add(key(1), None, None).unwrap();
+        KeyListFile::at(&link).add(key(1), None, None, None).unwrap();
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{} read,write\n", key(1)));
@@ -259,7 +297,7 @@ mod tests {
     fn a_list_that_others_may_change_is_not_changed() {
         let (_dir, path) = list("");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
-        let refused = KeyListFile::at(&path).add(key(1), None, None);
+        let refused = KeyListFile::at(&path).add(key(1), None, None, None);
         assert!(matches!(refused, Err(TrustError::Exposed(_))), "{refused:?}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
     }
@@ -268,8 +306,8 @@ mod tests {
     fn without_rights_a_listed_key_keeps_its_own_and_a_new_one_may_do_all() {
         let (_dir, path) = list(&format!("{} read\n", key(1)));
         let file = KeyListFile::at(&path);
-        assert_eq!(file.add(key(1), None, Some("anna")).unwrap(), (Edit::Done, Access::READ));
-        assert_eq!(file.add(key(2), None, None).unwrap(), (Edit::Done, Access::ALL));
+        assert_eq!(file.add(key(1), None, Some("anna"), None).unwrap(), (Edit::Done, Access::READ));
+        assert_eq!(file.add(key(2), None, None, None).unwrap(), (Edit::Done, Access::ALL));
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text, format!("{} read  # anna\n{} read,write\n", key(1), key(2)));
     }
@@ -282,11 +320,11 @@ mod tests {
         std::fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, open.join("link")).unwrap();
         std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
-        let refused = KeyListFile::at(&open.join("link/list")).add(key(1), None, None);
+        let refused = KeyListFile::at(&open.join("link/list")).add(key(1), None, None, None);
         assert!(matches!(refused, Err(TrustError::Exposed(_))), "{refused:?}");
         assert_eq!(std::fs::read_dir(&real).unwrap().count(), 0);
         std::os::unix::fs::symlink(dir.path().join("gone/list"), real.join("list")).unwrap();
-        let refused = KeyListFile::at(&real.join("list")).add(key(1), None, None);
+        let refused = KeyListFile::at(&real.join("list")).add(key(1), None, None, None);
         assert!(matches!(refused, Err(TrustError::File { .. })), "{refused:?}");
         assert!(!dir.path().join("gone").exists());
     }
@@ -296,12 +334,12 @@ mod tests {
         let (dir, path) = list("");
         let (lock, far) = (dir.path().join("list.lock"), dir.path().join("far"));
         std::os::unix::fs::symlink(&far, &lock).unwrap();
-        assert!(KeyListFile::at(&path).add(key(1), None, None).is_err());
+        assert!(KeyListFile::at(&path).add(key(1), None, None, None).is_err());
         assert!(!far.exists());
         std::fs::remove_file(&lock).unwrap();
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        assert!(KeyListFile::at(&path).add(key(1), None, None).is_err());
+        assert!(KeyListFile::at(&path).add(key(1), None, None, None).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
     }
 

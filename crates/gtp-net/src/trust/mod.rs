@@ -7,6 +7,7 @@
 mod authorized;
 mod edited;
 pub(crate) mod grants;
+mod hours;
 mod known_hosts;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use std::str::FromStr;
 pub use authorized::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 pub use edited::{Edit, KeyLine, KeyListFile};
 pub use grants::{BadPlace, Below, Grants, PLACES_MOST, is_name};
+pub use hours::{BadHours, Closed, Hours, LocalTime, WINDOWS_MOST};
 pub use known_hosts::{
     HostRefused, HostTrust, KNOWN_HOSTS_FILE, KnownHosts, Standing, UnknownHosts,
 };
@@ -75,7 +77,7 @@ pub enum LineError {
     #[error("expected read, write or read,write after the fingerprint (a comment begins with #)")]
     Access,
     /// An option that does not exist, or that stands there twice.
-    #[error("expected group=, read=, write= or delete=, each once")]
+    #[error("expected group=, read=, write=, delete= or window=, each once")]
     Option,
     /// What stands behind `group=`.
     #[error("expected names of groups behind group=, as in group=staff,lab")]
@@ -83,6 +85,9 @@ pub enum LineError {
     /// What stands behind `read=`, `write=` or `delete=`.
     #[error("expected places behind read=, write= or delete=, as in read=home/anna,scratch")]
     Place,
+    /// What stands behind `window=`.
+    #[error("expected hours behind window=, as in window=\"mon-fri 20:00-06:00\"")]
+    Hours,
 }
 
 /// A server as the user names it: host name or address, and port.
@@ -197,7 +202,7 @@ fn parse_lines<T>(
     let mut parsed = Vec::new();
     for (line, content) in (1..).zip(text.lines()) {
         let (content, comment) = content.split_once('#').unwrap_or((content, ""));
-        let words: Vec<&str> = content.split_whitespace().collect();
+        let words = words_of(content);
         if words.is_empty() {
             continue;
         }
@@ -205,4 +210,14 @@ fn parse_lines<T>(
         parsed.push(parse(line, &words, comment.trim()).map_err(malformed)?);
     }
     Ok(parsed)
+}
+
+/// The words of a line. Space between double quotes is part of a word.
+fn words_of(content: &str) -> Vec<&str> {
+    let mut is_quoted = false;
+    let ends = move |c: char| {
+        is_quoted ^= c == '"';
+        c.is_whitespace() && !is_quoted
+    };
+    content.split(ends).filter(|word| !word.is_empty()).collect()
 }

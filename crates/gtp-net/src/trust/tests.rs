@@ -223,6 +223,9 @@ fn an_option_that_is_unknown_doubled_or_leads_elsewhere_makes_the_list_unusable(
         ("write=home/../etc", LineError::Place),
         ("write=", LineError::Place),
         ("read=a word", LineError::Rest),
+        ("window=8-10", LineError::Hours),
+        ("window=\"mon-fri", LineError::Hours),
+        ("window=08:00-10:00 window=11:00-12:00", LineError::Option),
         ("reed read=a", LineError::Access),
     ] {
         let list = list(&format!("{} {options}\n", key(1)));
@@ -230,4 +233,19 @@ fn an_option_that_is_unknown_doubled_or_leads_elsewhere_makes_the_list_unusable(
         let fits = matches!(&refused, TrustError::Line { line: 1, why, .. } if *why == expected);
         assert!(fits, "{options}: {refused}");
     }
+}
+
+#[test]
+fn hours_of_a_line_may_have_spaces_between_quotes_and_lines_of_one_key_add_up() {
+    let text = format!(
+        "{0} read window=\"mon-fri 20:00-06:00, sat 00:00-24:00\" group=staff # x\n\
+         {0} window=10:00-11:00\n{1}\n",
+        key(1),
+        key(2)
+    );
+    let keys = AuthorizedKeys::load(&list(&text).path).unwrap();
+    let said = keys.hours(&key(1)).to_string();
+    assert_eq!(said, "mon-fri 20:00-06:00, sat 00:00-24:00, 10:00-11:00");
+    assert_eq!(keys.groups(&key(1)).collect::<Vec<_>>(), ["staff"]);
+    assert!(keys.hours(&key(2)).is_always() && keys.have_hours());
 }

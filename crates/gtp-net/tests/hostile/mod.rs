@@ -150,6 +150,7 @@ pub fn an_opened(open: &Open, object: EntryKind) -> Opened {
         path: None,
         law: None,
         by_ticket: None,
+        time_s: None,
     }
 }
 

@@ -6,6 +6,7 @@
 use gtp::examine::{Met, Revision};
 use gtp::{Failure, FailureKind, Url};
 
+use super::super::clock;
 use super::super::finding::Finding;
 use super::measure::at_length;
 use crate::shell;
@@ -20,7 +21,8 @@ pub fn judge(url: &Url, met: &Result<Met, Failure>) -> Vec<Finding> {
     match met {
         Ok(met) => {
             let known = Finding::ok(IDENTITY, format!("{} is believed", met.fingerprint));
-            vec![known, release(met.revision)]
+            let clock = met.ahead_s.map(clock::judge_far);
+            [known, release(met.revision)].into_iter().chain(clock).collect()
         }
         Err(failure) => {
             let (check, mend) = blame(url, failure);
@@ -91,7 +93,10 @@ mod tests {
             (Revision::Third, Verdict::Warning),
             (Revision::First, Verdict::Warning),
         ] {
-            let found = judge(&url, &Ok(Met { fingerprint, revision, datagrams: Datagrams::Pass }));
+            let found = judge(
+                &url,
+                &Ok(Met { fingerprint, revision, datagrams: Datagrams::Pass, ahead_s: None }),
+            );
             assert_eq!((found[0].verdict, found[1].verdict), (Verdict::Ok, verdict), "{found:?}");
         }
     }

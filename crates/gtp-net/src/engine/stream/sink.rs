@@ -53,6 +53,7 @@ impl StreamSink {
     pub fn new(now: Time, new: NewStreamSink, envelope: &Envelope) -> StreamSink {
         let open = new.session;
         let config = SinkConfig {
+            max_rate: open.bound(),
             role: match open.role {
                 Role::Initiator { unit_payloads } | Role::Eager { unit_payloads } => {
                     // The other end learns what a stream's units are only once.
@@ -63,7 +64,6 @@ impl StreamSink {
             link: envelope.link(),
             law: open.law.core(),
             weights: open.weights,
-            max_rate: open.max_rate,
         };
         let mut core = SinkSession::new(now, config).of_stream(new.repairs).waiting(new.patience);
         if let Some(law) = open.law.at_sink() {

@@ -45,11 +45,11 @@ impl StreamSource {
         let mut proof_key = [0; 16];
         gtp_sys::entropy::fill(&mut proof_key);
         let config = SourceConfig {
+            max_rate: new.session.bound(),
             role: new.session.role,
             link: envelope.link(),
             law: new.session.law.core(),
             weights: new.session.weights,
-            max_rate: new.session.max_rate,
             proof_key,
         };
         let core = SourceSession::new(now, config).of_stream();

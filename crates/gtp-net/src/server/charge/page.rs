@@ -10,7 +10,8 @@ use std::os::fd::OwnedFd;
 use gtp_store::replica::{Deed, Seen};
 use gtp_store::{RelPath, Sizes, Usage};
 
-use super::{Change, hides, new_name, note};
+use super::closing::hides;
+use super::{Change, new_name, note};
 use crate::server::quota::{Amounts, Full, Meter, Reservation};
 use crate::server::watched::with_above;
 
@@ -140,7 +141,7 @@ impl<'m> PageCharge<'m> {
             }
             Deed::Move { seen, to, .. } => return self.admit_move(&at, *seen, to),
             Deed::Dress(dress) => {
-                let closes = hides() && dress.closes() && self.sizes.is_dir(&at);
+                let closes = dress.closes() && hides(self.sizes.base()) && self.sizes.is_dir(&at);
                 return if closes { Err(Full::Closed) } else { Ok(()) };
             }
             Deed::Remove { .. } | Deed::Dig { .. } | Deed::Keep { .. } => return Ok(()),

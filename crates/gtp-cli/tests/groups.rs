@@ -1,0 +1,167 @@
+//! What groups of clients have of a server together, and what a hangup changes of it for sessions
+//! that run.
+
+mod common;
+
+use std::fs;
+use std::process::{Child, Stdio};
+use std::time::SystemTime;
+
+use common::{Serving, World, bytes, ports::free_port, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A server that may send 60 Mbit/s, and the keys `many` and `one`.
+struct Shared {
+    world: World,
+    server: Serving,
+    metrics: u16,
+    gets: Vec<Child>,
+}
+
+/// The fingerprint of one end.
+fn id(world: &World, end: &str) -> String {
+    String::from_utf8(world.run(end, &["id"]).stdout).unwrap().trim().to_owned()
+}
+
+impl Shared {
+    fn new(groups: &str) -> Shared {
+        let world = World::new();
+        for dir in ["lab", "server"] {
+            fs::create_dir_all(world.path(dir)).unwrap();
+        }
+        fs::write(world.path("lab/large"), bytes(192 << 20, 1)).unwrap();
+        list(&world, "group=lab", "group=lab");
+        set(&world, groups);
+        let metrics = free_port();
+        let mut command = world.gtp("server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
+        command.args(["--daemon", "off", "--capacity-out", "60Mbit"]);
+        command.args(["--metrics", &format!("127.0.0.1:{metrics}")]);
+        // It is noon there, whatever the time is.
+        let utc =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+        let west = utc % 86_400 - 43_200;
+        let sign = if west < 0 { "-" } else { "" };
+        let (hours, minutes) = (west.abs() / 3_600, west.abs() / 60 % 60);
+        command.env("TZ", format!("XXX{sign}{hours:02}:{minutes:02}"));
+        command.env("GTP_CONFIG_FILE", world.path("serve.toml"));
+        let server = Serving::start_logged(command, &world.path("log"));
+        for end in ["many", "one"] {
+            let listed = world.run(end, &["ls", &server.url(""), "--accept-new"]);
+            assert!(listed.status.success());
+        }
+        Shared { world, server, metrics, gets: Vec::new() }
+    }
+
+    /// Begins transfers of one end that go on until the test ends.
+    fn get(&mut self, end: &str, sessions: usize) {
+        for n in 0..sessions {
+            let (url, to) = (self.server.url("lab/large"), format!("{end}-{n}"));
+            let mut get = self.world.gtp(end, &["get", &url, &to, "--daemon", "off"]);
+            get.stdout(Stdio::null()).stderr(Stdio::null());
+            self.gets.push(get.spawn().unwrap());
+        }
+    }
+
+    /// Puts other groups in place, and other lines of both keys, while transfers go on.
+    fn change(&self, groups: &str, many: &str, one: &str) {
+        set(&self.world, groups);
+        list(&self.world, many, one);
+        let id = Pid::from_raw(self.server.id() as i32).unwrap();
+        kill_process(id, Signal::HUP).unwrap();
+    }
+
+    /// Mbit/s that the sessions of a key move.
+    fn rate(&self, key: &str) -> f64 {
+        let Some(page) = common::page(self.metrics) else { return 0.0 };
+        let head = format!("gtp_serve_moving_bits_per_second{{key=\"{key}\",verb=\"get\"}} ");
+        let value = page.lines().find_map(|line| line.strip_prefix(&head)).map(str::to_owned);
+        value.map_or(0.0, |value| value.parse::<f64>().unwrap() / 1e6)
+    }
+
+    /// Waits until both keys move about this, in Mbit/s.
+    fn wait(&self, many: f64, one: f64) {
+        let near = |rate: f64, wanted: f64| (rate / wanted - 1.0).abs() < 0.12;
+        let what = format!("{many} and {one} Mbit/s");
+        wait_for(&what, || near(self.rate("many"), many) && near(self.rate("one"), one));
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.world.path("log")).unwrap()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for get in &mut self.gets {
+            // It may have ended; either way it is waited for.
+            let _ = get.kill();
+            let _ = get.wait();
+        }
+    }
+}
+
+fn set(world: &World, groups: &str) {
+    let lab = world.path("lab").display().to_string();
+    let text = format!("[export.lab]\npath = \"{lab}\"\nread = true\n{groups}");
+    fs::write(world.path("serve.toml"), text).unwrap();
+}
+
+/// Writes what stands behind both keys in the list.
+fn list(world: &World, many: &str, one: &str) {
+    let keys = ["many", "one"].map(|end| id(world, end));
+    let text = format!("{} {many} # many\n{} {one} # one\n", keys[0], keys[1]);
+    fs::write(world.path("server/authorized_keys"), text).unwrap();
+}
+
+#[test]
+fn a_groups_total_rate_is_of_all_members_and_a_hangup_changes_it_for_sessions_that_run() {
+    let mut shared = Shared::new("[group.lab]\ntotal-rate = \"16Mbit\"\n[group.two]\n");
+    shared.get("many", 3);
+    shared.get("one", 1);
+    shared.wait(8.0, 8.0);
+    shared.change("[group.lab]\ntotal-rate = \"32Mbit\"\n", "group=lab", "group=lab");
+    shared.wait(16.0, 16.0);
+    // A line that names another group counts at once as well, and so does a rate for each.
+    let groups = "[group.lab]\ntotal-rate = \"16Mbit\"\n[group.two]\nrate = \"8Mbit\"\n";
+    shared.change(groups, "group=lab", "group=two");
+    shared.wait(16.0, 8.0);
+    let groups = "[group.lab]\n[group.two]\nweight = 2\n";
+    shared.change(groups, "group=lab", "group=two");
+    shared.wait(20.0, 40.0);
+}
+
+#[test]
+fn a_group_is_served_its_guarantee_first_and_more_than_there_is_is_cut_and_said() {
+    let mut shared = Shared::new("[group.lab]\n[group.two]\n");
+    shared.get("many", 3);
+    shared.get("one", 1);
+    shared.wait(30.0, 30.0);
+    let promised = |lab: &str, two: &str| {
+        format!("[group.lab]\nguarantee = \"{lab}\"\n[group.two]\nguarantee = \"{two}\"\n")
+    };
+    shared.change(&promised("10Mbit", "48Mbit"), "group=lab", "group=two");
+    shared.wait(12.0, 48.0);
+    assert!(!shared.log().contains("in one proportion"), "{}", shared.log());
+    shared.change(&promised("40Mbit", "80Mbit"), "group=lab", "group=two");
+    shared.wait(20.0, 40.0);
+    let said = "guarantees of 120 Mbit/s for groups together are more than the 60 Mbit/s";
+    assert!(shared.log().contains(said), "{}", shared.log());
+}
+
+#[test]
+fn shares_follow_the_hours_and_members_of_a_group_come_and_stay_within_its_window_alone() {
+    let at = "[[group.lab.at]]\nwindow = \"10:00-14:00\"\ntotal-rate = \"32Mbit\"\n";
+    let mut shared =
+        Shared::new(&format!("[group.lab]\ntotal-rate = \"16Mbit\"\n{at}[group.two]\n"));
+    shared.get("many", 3);
+    shared.get("one", 1);
+    shared.wait(16.0, 16.0);
+    let closed = "[group.lab]\ntotal-rate = \"16Mbit\"\n[group.two]\nwindow = \"22:00-06:00\"\n";
+    shared.change(closed, "group=lab", "group=lab,two");
+    let ended = shared.gets.last_mut().unwrap().wait().unwrap();
+    assert_eq!(ended.code(), Some(7));
+    let refused = shared.world.run("one", &["ls", &shared.server.url("")]);
+    assert_eq!(refused.status.code(), Some(7));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("outside the hours of this key") && said.contains("22:00 ("), "{said}");
+}

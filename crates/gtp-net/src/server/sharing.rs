@@ -1,0 +1,247 @@
+//! Tells the host what its clients have together, whenever that changes.
+//!
+//! Rules, the list of keys, the hour and who is there change while sessions run. At each look at
+//! the list the allowances of all clients are worked out anew if anything did, and the host hears
+//! of them if they differ; those whose hours are over are found out as well. Groups of clients are
+//! classes to the host's own agents; a daemon does not hear of them, and the log says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gtp_alloc::Rate;
+use jiff::Timestamp;
+
+use super::group_shares::{GroupNumbers, allowance, classes, guaranteed, turn};
+use super::rules::{Exports, Subject};
+use crate::engine::{Allowance, Allowances, Host, Stands};
+use crate::identity::Fingerprint;
+use crate::server::budget::Holder;
+use crate::trust::{ClientTrust, Closed, Hours, LocalTime};
+
+/// Rules, and the numbers that their groups have.
+#[derive(Debug, Default)]
+pub(super) struct Ruled {
+    pub rules: Exports,
+    pub numbers: GroupNumbers,
+}
+
+impl Ruled {
+    /// What a client with this key has now.
+    pub fn allowance(&self, trust: &ClientTrust, key: &Fingerprint, now: &LocalTime) -> Allowance {
+        allowance(Subject::of(&self.rules, trust, key).groups(), &self.numbers, now)
+    }
+
+    /// Whether a client with this key may come now: within the hours of its lines, and within those
+    /// of each of its groups.
+    ///
+    /// # Errors
+    /// [`Closed`] if not.
+    pub fn open(
+        &self,
+        trust: &ClientTrust,
+        key: &Fingerprint,
+        now: &LocalTime,
+    ) -> Result<(), Closed> {
+        let (own, subject) = (trust.keys.hours(key), Subject::of(&self.rules, trust, key));
+        let groups = subject.groups().iter().map(|(_, group)| &group.hours);
+        Hours::all(&groups.chain([&own]).collect::<Vec<_>>(), now)
+    }
+}
+
+/// What the host was told last.
+#[derive(Default)]
+pub(super) struct Sharing(Mutex<Told>);
+
+#[derive(Default)]
+struct Told {
+    /// What was worked out by these rules, this list and this time.
+    by: Option<(Arc<Ruled>, Arc<ClientTrust>, Timestamp)>,
+    /// When time alone changes something of it.
+    until: Option<Timestamp>,
+    known: BTreeMap<Fingerprint, Known>,
+    /// There were groups, so the host knows of allowances.
+    has_groups: bool,
+    allowances: Allowances,
+    warned: Option<String>,
+}
+
+/// What is known of a client.
+#[derive(Clone, Copy)]
+struct Known {
+    allowance: Allowance,
+    closed: Option<Closed>,
+}
+
+impl Sharing {
+    /// Works out what these clients have, and tells the host if that is news. Returns those who may
+    /// not be here now.
+    pub fn look(
+        &self,
+        host: &Host,
+        (ruled, trust): (Arc<Ruled>, &Arc<ClientTrust>),
+        keys: BTreeSet<Fingerprint>,
+        now: &LocalTime,
+    ) -> BTreeMap<Fingerprint, Closed> {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(news) = told.look((ruled, trust), keys, now) {
+            host.allow(news);
+        }
+        told.warn(host);
+        let closed = told.known.iter().filter_map(|(key, known)| Some((*key, known.closed?)));
+        closed.collect()
+    }
+}
+
+impl Told {
+    /// What has changed, if anything has.
+    fn look(
+        &mut self,
+        (ruled, trust): (Arc<Ruled>, &Arc<ClientTrust>),
+        keys: BTreeSet<Fingerprint>,
+        now: &LocalTime,
+    ) -> Option<Allowances> {
+        let same = self.by.as_ref().is_some_and(|(rules, list, looked)| {
+            let is_then = *looked <= now.at() && self.until.is_none_or(|until| now.at() < until);
+            Arc::ptr_eq(rules, &ruled) && Arc::ptr_eq(list, trust) && is_then
+        });
+        if !same {
+            self.known.clear();
+            self.until = turn(&ruled.rules, now);
+        }
+        self.known.retain(|key, _| keys.contains(key));
+        for key in keys {
+            if !self.known.contains_key(&key) {
+                let allowance = ruled.allowance(trust, &key, now);
+                let closed = ruled.open(trust, &key, now).err();
+                self.known.insert(key, Known { allowance, closed });
+                let own = trust.keys.hours(&key).turn(now);
+                self.until = [self.until, own].into_iter().flatten().min();
+            }
+        }
+        self.has_groups |= !ruled.rules.groups.is_empty();
+        let number = |key: &Fingerprint| Holder::Listed(*key).principal();
+        let known = self.known.iter().filter(|_| self.has_groups);
+        let of = known.map(|(key, known)| (number(key), known.allowance)).collect();
+        let news = Allowances { classes: classes(&ruled.rules, &ruled.numbers, now), of };
+        self.by = Some((ruled, Arc::clone(trust), now.at()));
+        if news == self.allowances {
+            return None;
+        }
+        self.allowances = news.clone();
+        Some(news)
+    }
+
+    /// Says what of the groups' rates does not count as it was written.
+    fn warn(&mut self, host: &Host) {
+        let promised = guaranteed(&self.allowances.classes);
+        let [out, in_] = host.capacities();
+        let has_classes = !self.allowances.classes.is_empty();
+        let warning = match host.stands() {
+            Stands::Joined => has_classes.then(|| UNDER_A_DAEMON.to_owned()),
+            Stands::Alone | Stands::Waiting | Stands::Orphaned => {
+                over_promised(promised, out.min(in_))
+            }
+        };
+        if self.warned != warning {
+            warning.iter().for_each(|warning| tracing::warn!("{warning}"));
+            self.warned = warning;
+        }
+    }
+}
+
+const UNDER_A_DAEMON: &str = "a daemon shares out this machine's capacity and does not hear of \
+                              groups: their guarantees and weights do not count, and their rates \
+                              limit each session alone";
+
+/// What is to be said where more is guaranteed than there is.
+fn over_promised(guaranteed: Rate, capacity: Rate) -> Option<String> {
+    let mbps = |rate: Rate| rate.as_bps() / 1_000_000;
+    (guaranteed > capacity).then(|| {
+        format!(
+            "guarantees of {} Mbit/s for groups together are more than the {} Mbit/s that there \
+             are: they are cut in one proportion",
+            mbps(guaranteed),
+            mbps(capacity)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::group_shares::{GroupShare, ShareAt};
+    use crate::server::rules::GroupRule;
+    use crate::trust::{Access, AuthorizedKeys, Strangers};
+
+    fn key() -> Fingerprint {
+        Fingerprint::of_public_key(&[1])
+    }
+
+    fn trust() -> Arc<ClientTrust> {
+        let keys = AuthorizedKeys::of_one(key(), Access::ALL);
+        Arc::new(ClientTrust { keys, strangers: Strangers::Refused })
+    }
+
+    fn ruled(total: u64) -> Arc<Ruled> {
+        let share = GroupShare { total_rate: Rate::from_mbps(total), ..GroupShare::default() };
+        let group = GroupRule { keys: [key()].into(), share, ..GroupRule::default() };
+        let rules = Exports { groups: [("g".to_owned(), group)].into(), ..Exports::default() };
+        let numbers = GroupNumbers::default().with(&rules);
+        Arc::new(Ruled { rules, numbers })
+    }
+
+    fn at(time: &str) -> LocalTime {
+        let at = format!("2026-11-30T{time}:00Z").parse().unwrap();
+        LocalTime::new(at, jiff::tz::TimeZone::UTC)
+    }
+
+    #[test]
+    fn the_host_hears_of_clients_and_rules_when_they_change_and_not_otherwise() {
+        let (mut told, trust, rules, now) = (Told::default(), trust(), ruled(40), at("12:00"));
+        let single = |news: &Allowances| news.of.values().map(|a| a.single).collect::<Vec<_>>();
+        let by = |rules: &Arc<Ruled>| (Arc::clone(rules), &trust);
+        let first = told.look(by(&rules), BTreeSet::new(), &now).unwrap();
+        assert_eq!((first.classes.iter().count(), first.of.len()), (1, 0));
+        let came = told.look(by(&rules), [key()].into(), &now).unwrap();
+        assert_eq!(single(&came), [Rate::from_mbps(40)]);
+        assert_eq!(told.look(by(&rules), [key()].into(), &now), None);
+        let other = ruled(70);
+        let changed = told.look(by(&other), [key()].into(), &now).unwrap();
+        assert_eq!(single(&changed), [Rate::from_mbps(70)]);
+        let gone = told.look(by(&other), BTreeSet::new(), &now).unwrap();
+        assert!(gone.of.is_empty());
+    }
+
+    #[test]
+    fn the_hour_changes_what_clients_have_and_ends_the_time_of_those_who_have_hours() {
+        let (mut told, trust, plain) = (Told::default(), trust(), ruled(40));
+        let mut rules = plain.rules.clone();
+        let group = rules.groups.get_mut("g").unwrap();
+        group.hours = "08:00-22:00".parse().unwrap();
+        let total_rate = Some(Rate::from_mbps(90));
+        let hours = "20:00-06:00".parse().unwrap();
+        group.at.push(ShareAt { hours, total_rate, ..ShareAt::default() });
+        let ruled = Arc::new(Ruled { rules, numbers: plain.numbers.clone() });
+        let mut look = |time: &str| {
+            let news = told.look((Arc::clone(&ruled), &trust), [key()].into(), &at(time));
+            let single = news.map(|news| news.of.values().next().unwrap().single);
+            (single.map(|rate| rate.as_bps() / 1_000_000), told.known[&key()].closed)
+        };
+        assert_eq!(look("12:00"), (Some(40), None));
+        assert_eq!(look("19:59"), (None, None));
+        assert_eq!(look("20:00"), (Some(90), None));
+        let opens = "2026-12-01T08:00:00Z".parse().ok();
+        assert_eq!(look("22:00"), (None, Some(Closed { opens })));
+        // Somebody has set the clock back.
+        assert_eq!(look("12:00"), (Some(40), None));
+    }
+
+    #[test]
+    fn guarantees_above_the_capacity_are_said_and_those_within_it_are_not() {
+        let mbps = Rate::from_mbps;
+        assert_eq!(over_promised(mbps(100), mbps(100)), None);
+        assert_eq!(over_promised(mbps(100), Rate::UNLIMITED), None);
+        let said = over_promised(mbps(150), mbps(100)).unwrap();
+        assert!(said.contains("150 Mbit/s") && said.contains("the 100 Mbit/s"), "{said}");
+    }
+}
