@@ -5,6 +5,7 @@
 //! of them if they differ; those whose hours are over are found out as well. Groups of clients are
 //! classes to the host's own agents; a daemon does not hear of them, and the log says so.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -110,10 +111,10 @@ impl Told {
         }
         self.known.retain(|key, _| keys.contains(key));
         for key in keys {
-            if !self.known.contains_key(&key) {
+            if let Entry::Vacant(vacant) = self.known.entry(key) {
                 let allowance = ruled.allowance(trust, &key, now);
                 let closed = ruled.open(trust, &key, now).err();
-                self.known.insert(key, Known { allowance, closed });
+                vacant.insert(Known { allowance, closed });
                 let own = trust.keys.hours(&key).turn(now);
                 self.until = [self.until, own].into_iter().flatten().min();
             }

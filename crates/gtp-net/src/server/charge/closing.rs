@@ -68,7 +68,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let closed = dir.path().join("closed");
         fs::create_dir(&closed).unwrap();
-        fs::set_permissions(&closed, Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&closed, Permissions::from_mode(0o0)).unwrap();
         let top = fs::File::open(dir.path()).unwrap();
         without_capabilities(|| {
             assert!(hides(top.as_fd()));
