@@ -160,6 +160,7 @@ fn feedbacks() -> Box<dyn FnMut()> {
         weight: None,
         delay_most: None,
         ecn: None,
+        router_binds: false,
     };
     let control = Control::Feedback(feedback);
     let mut out = Vec::with_capacity(2_048);

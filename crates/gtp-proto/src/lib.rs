@@ -35,6 +35,7 @@ pub mod receipt;
 pub mod report;
 pub mod requests;
 pub mod room;
+pub mod router;
 pub mod session;
 pub mod sink;
 pub mod source;

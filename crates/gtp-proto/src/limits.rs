@@ -106,3 +106,25 @@ pub const DEMAND_HOLD: Span = Span::from_millis(500);
 pub const ALONE_GROWS: f64 = 2.0;
 /// ... or this part of the capacity, if that is more.
 pub const ALONE_LEAST: f64 = 1.0 / 16.0;
+
+/// One-way links that a router allocates: eight links, both ways of each.
+pub const ROUTER_LINKS: usize = 16;
+/// Processes of hosts that a router knows at a time: at 150 bytes each, 150 KiB.
+pub const ROUTER_HOSTS: usize = 1_024;
+/// Sessions that a router allocates for, over all its links: with [`GRANTS_OUTSTANDING`] grants of
+/// 24 bytes remembered of each, 30 MiB at most.
+pub const ROUTER_SESSIONS: usize = 16_384;
+/// Sessions of them that one process may have.
+pub const ROUTER_SESSIONS_OF_HOST: usize = 4_096;
+/// Sessions in one datagram to a router or from it: 38 bytes each, with 78 bytes around them and
+/// 48 of UDP and IPv6 are 1,190, which every IPv6 path carries.
+pub const ROUTER_ENTRIES: usize = 28;
+/// A host repeats what it asks of a router this often.
+pub const ROUTER_REPEATS: Span = Span::from_millis(100);
+/// A router that has not answered for this long is ignored, and a session of which it has not heard
+/// for this long is forgotten: ten repetitions.
+pub const ROUTER_SILENCE: Span = Span::from_millis(1_000);
+/// A router cannot hold a session below this rate.
+pub const ROUTER_LEAST: Rate = Rate::from_bps(64_000);
+/// A pass opens a router's table for this long.
+pub const ROUTER_PASS: Span = Span::from_millis(5_000);

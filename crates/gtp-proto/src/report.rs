@@ -152,6 +152,8 @@ pub enum LimitedBy {
     Path,
     /// Storage at the receiving end.
     Disk,
+    /// A router's link between them, shared ([`crate::router`]).
+    Router,
 }
 
 /// Whether a rate is as good as at its user's limit. Grants are spread over intervals, so that a
@@ -164,7 +166,8 @@ pub(crate) fn reaches(rate: Rate, limit: Rate) -> bool {
 const AS_GOOD_AS: f64 = 0.98;
 
 impl LimitedBy {
-    /// From its place in the list above.
+    /// From its place in the list above. A router's name is not said by a byte, which older peers
+    /// would refuse, but in a field of its own.
     pub(crate) const fn from_byte(byte: u8) -> Option<LimitedBy> {
         Some(match byte {
             0 => LimitedBy::Source,
@@ -176,6 +179,17 @@ impl LimitedBy {
         })
     }
 
+    /// The byte for it in a status. A router's link is said as the host before it.
+    pub(crate) const fn byte(self) -> u8 {
+        match self {
+            LimitedBy::Source | LimitedBy::Router => 0,
+            LimitedBy::Sink => 1,
+            LimitedBy::Demand => 2,
+            LimitedBy::Path => 3,
+            LimitedBy::Disk => 4,
+        }
+    }
+
     /// The word for it in machine output.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -184,6 +198,7 @@ impl LimitedBy {
             LimitedBy::Demand => "demand",
             LimitedBy::Path => "path",
             LimitedBy::Disk => "disk",
+            LimitedBy::Router => "router",
         }
     }
 }

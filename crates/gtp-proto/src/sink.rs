@@ -19,7 +19,7 @@ use crate::limits::{INTERVAL_MAX, INTERVAL_MIN, RAMP_FACTOR, SESSION_TIMEOUT, SI
 use crate::meter::{Meter, RttMeter, StreamMeter};
 use crate::path::first_rate;
 use crate::receipt::{Arrivals, Counted, Delays, Finished, ReceiptBuilder};
-use crate::report::{Grant, Law, LimitedBy, Phase, Report, reaches};
+use crate::report::{Grant, Law, Phase, Report};
 use crate::requests::{Asker, Progress, Repairs};
 use crate::session::{
     Arrival, Discard, Event, Link, Numbering, Transmit, Wake, earliest, wire_span,
@@ -32,6 +32,7 @@ use crate::wire::{
 
 mod asking;
 mod claim;
+mod limits;
 mod rest;
 
 use rest::YOUNG_INTERVAL;
@@ -196,6 +197,8 @@ pub struct SinkSession {
     quick: Option<Quick>,
     started: Time,
     grant: Grant,
+    /// What routers that this end asks could let the session have; unlimited where it asks none.
+    routers: Rate,
     weight: SharedWeight,
     told_grant: u32,
     echo: Echo,
@@ -253,6 +256,7 @@ impl SinkSession {
                 weight: config.weights.own,
                 interval: INTERVAL_MIN,
             },
+            routers: Rate::UNLIMITED,
             weight: SharedWeight::new(config.weights),
             told_grant: 0,
             echo: Echo { accepted: 0, waiting: None, newest_sent_at: None, guard: GUARD_LEAST },
@@ -516,23 +520,6 @@ impl SinkSession {
         self.counters
     }
 
-    /// What keeps this session from going faster.
-    pub fn limited_by(&self) -> LimitedBy {
-        let offered = self.peer.as_ref().map_or(Rate::UNLIMITED, |status| status.offer);
-        match &self.peer {
-            // The source has more, and this host would grant more: its user wants no more.
-            Some(_) if reaches(offered.min(self.grant.rate), self.config.max_rate) => {
-                LimitedBy::Demand
-            }
-            Some(status) if offered < self.grant.offer => match status.limited_by {
-                // The source sees our grant as the sink's limit, but it follows its own offer.
-                LimitedBy::Sink => LimitedBy::Source,
-                other => other,
-            },
-            Some(_) | None => LimitedBy::Sink,
-        }
-    }
-
     fn handle_data<'a>(
         &mut self,
         came: Arrival,
@@ -755,6 +742,7 @@ impl SinkSession {
             weight: self.weight.said(),
             delay_most: delays.map(|delays| delays.most).filter(|_| reads_fields),
             ecn: reads_fields.then_some(ecn),
+            router_binds: reads_fields && self.router_binds(),
         };
         self.control(&Control::Feedback(feedback), head)
     }

@@ -117,6 +117,7 @@ struct Heard {
     rate: Rate,
     offer: Rate,
     interval: Span,
+    router_binds: bool,
 }
 
 /// The source's end of a session.
@@ -167,6 +168,8 @@ pub struct SourceSession {
     /// The next status is as far away as that of a session at rest.
     resting: bool,
     told_offer: Rate,
+    /// What routers that this end asks could let the session have; unlimited where it asks none.
+    routers: Rate,
     closing: bool,
     /// Farewells to be said: two, because a lost one would cost others a lease.
     closes_due: u8,
@@ -233,6 +236,7 @@ impl SourceSession {
                 rate: Rate::ZERO,
                 offer: Rate::UNLIMITED,
                 interval: INTERVAL_MIN,
+                router_binds: false,
             },
             last_datagram: now,
             status_due: now,
@@ -240,6 +244,7 @@ impl SourceSession {
             asked_at: now,
             resting: false,
             told_offer: Rate::ZERO,
+            routers: Rate::UNLIMITED,
             closing: false,
             closes_due: 0,
             violated: None,
@@ -327,6 +332,12 @@ impl SourceSession {
         self.status_urgent |= self.weight.set_own(grant.weight);
         self.target = grant;
         self.update_rate(now);
+    }
+
+    /// What the routers that this host asks could let the session have, for what is said of its
+    /// limits. Their grants are part of the host's.
+    pub fn handle_routers(&mut self, offer: Rate) {
+        self.routers = offer;
     }
 
     /// This end is done: says so to the peer and wants nothing more.
@@ -502,6 +513,7 @@ impl SourceSession {
             rate: f.rate,
             offer: f.offer,
             interval: Span::from_micros(f.interval.into()).clamp(INTERVAL_MIN, INTERVAL_MAX),
+            router_binds: f.router_binds,
         };
     }
 
@@ -686,7 +698,7 @@ impl SourceSession {
             repair_front: self.answerer.front(Class::Repair),
             echo_at: if heard_any { self.heard.sent_at } else { 0 },
             echo_hold: if heard_any { hold } else { 0 },
-            limited_by: self.limited_by(),
+            limited_by: self.says_limited_by(),
             weight: self.weight.said(),
             work_unit: match self.moves {
                 Moves::Object => None,

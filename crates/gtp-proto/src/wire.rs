@@ -25,8 +25,8 @@ pub const HEADER_LEN: usize = 13;
 pub const DATA_HEAD_LEN: usize = 20;
 /// Bytes of the authentication tag that the host appends.
 pub const TAG_LEN: usize = 16;
-/// Bytes of header and body of a status that says all it may: 39, six of a unit and four of a
-/// weight.
+/// Bytes of header and body of a status that says all it usually may: 39, six of a unit and four of
+/// a weight.
 pub const STATUS_LEN: usize = HEADER_LEN + 49;
 /// What a data packet adds to its unit's bytes, without UDP and IP.
 pub const DATA_OVERHEAD: usize = HEADER_LEN + DATA_HEAD_LEN + TAG_LEN;
@@ -261,6 +261,9 @@ pub struct Feedback {
     /// The ECN bits of the packets in all receipts up to this one; absent where the sink does not
     /// count them. Only for peers of [`Revision::Second`] or later.
     pub ecn: Option<EcnCounts>,
+    /// Whether a router's link keeps the offer as low as it is. Only for peers of
+    /// [`Revision::Second`] or later.
+    pub router_binds: bool,
 }
 
 /// Which packet numbers arrived, with proof.
@@ -414,15 +417,22 @@ fn encode_status(s: &Status, out: &mut Vec<u8>) {
     for field in [s.requests_next, s.work_front, s.repair_front, s.echo_at, s.echo_hold] {
         out.extend_from_slice(&field.to_be_bytes());
     }
-    out.push(s.limited_by as u8);
-    if let Some(unit) = s.work_unit {
+    out.push(s.limited_by.byte());
+    let binds = s.limited_by == LimitedBy::Router;
+    let unit = if binds { Some(s.work_unit.unwrap_or(NO_UNIT)) } else { s.work_unit };
+    if let Some(unit) = unit {
         out.extend_from_slice(&unit.to_be_bytes()[2..]);
     }
-    put_weight(out, s.weight);
+    if binds {
+        put_weight(out, Some(s.weight.unwrap_or(UNCHANGED)));
+        fields::put(out, fields::ROUTER_BINDS, &[]);
+    } else {
+        put_weight(out, s.weight);
+    }
 }
 
 fn decode_status(r: &mut Reader<'_>) -> Result<Status, WireError> {
-    let status = Status {
+    let mut status = Status {
         proof: r.u16()?,
         sent_at: r.u32()?,
         grant: r.u32()?,
@@ -442,7 +452,11 @@ fn decode_status(r: &mut Reader<'_>) -> Result<Status, WireError> {
         weight: r.weight()?,
     };
     let mut fields = Fields::new(r);
-    while fields.next()?.is_some() {} // None is known yet.
+    while let Some((tag, _)) = fields.next()? {
+        if tag == fields::ROUTER_BINDS {
+            status.limited_by = LimitedBy::Router;
+        }
+    }
     Ok(status)
 }
 
@@ -465,7 +479,7 @@ fn encode_feedback(f: &Feedback, out: &mut Vec<u8>) {
         out.extend_from_slice(&((gap.start - receipt.span.start) as u32).to_be_bytes());
         out.extend_from_slice(&((gap.end - gap.start) as u32).to_be_bytes());
     }
-    if f.delay_most.is_none() && f.ecn.is_none() {
+    if f.delay_most.is_none() && f.ecn.is_none() && !f.router_binds {
         return put_weight(out, f.weight);
     }
     put_weight(out, Some(f.weight.unwrap_or(UNCHANGED)));
@@ -474,6 +488,9 @@ fn encode_feedback(f: &Feedback, out: &mut Vec<u8>) {
     }
     if let Some(counts) = &f.ecn {
         fields::put_counts(out, counts);
+    }
+    if f.router_binds {
+        fields::put(out, fields::ROUTER_BINDS, &[]);
     }
 }
 
@@ -491,6 +508,7 @@ fn decode_feedback(r: &mut Reader<'_>) -> Result<Feedback, WireError> {
         weight: r.weight()?,
         delay_most: None,
         ecn: None,
+        router_binds: false,
     };
     let mut fields = Fields::new(r);
     while let Some((tag, mut value)) = fields.next()? {
@@ -500,6 +518,7 @@ fn decode_feedback(r: &mut Reader<'_>) -> Result<Feedback, WireError> {
                 let (ect0, ect1, ce) = (value.u32()?, value.u32()?, value.u32()?);
                 feedback.ecn = Some(EcnCounts { ect0, ect1, ce });
             }
+            fields::ROUTER_BINDS => feedback.router_binds = true,
             0..=255 => {}
         }
     }

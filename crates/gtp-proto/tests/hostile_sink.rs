@@ -126,6 +126,7 @@ impl Attack {
             weight: None,
             delay_most: None,
             ecn: None,
+            router_binds: false,
         }))
     }
 

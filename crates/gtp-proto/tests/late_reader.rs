@@ -167,6 +167,7 @@ fn a_source_that_reads_late_takes_the_wait_off_the_round_trip_that_its_sink_meas
         weight: None,
         delay_most: None,
         ecn: None,
+        router_binds: false,
     });
     hear(&mut source, Arrival { at: came, read, ecn: Codepoint::NotEct }, &feedback);
     let status = said_by(&mut source, read).expect("a new grant is answered at once");

@@ -204,6 +204,23 @@ const ROWS: &[Row] = &[
         "questions of one session whether its datagrams come",
         &[("gtp-net/src/server/path_questions.rs", "ANSWERED_MOST", 1.0)],
     ),
+    (
+        "one-way links of a router; processes that ask it; sessions of all; of one process",
+        &[
+            (CORE, "ROUTER_LINKS", 1.0),
+            (CORE, "ROUTER_HOSTS", 1.0),
+            (CORE, "ROUTER_SESSIONS", 1.0),
+            (CORE, "ROUTER_SESSIONS_OF_HOST", 1.0),
+        ],
+    ),
+    ("sessions in a datagram to or from a router", &[(CORE, "ROUTER_ENTRIES", 1.0)]),
+    (
+        "what is asked of a router is repeated after; the router is ignored, or the session \
+         forgotten, after",
+        &[(CORE, "ROUTER_REPEATS", 1.0), (CORE, "ROUTER_SILENCE", 1.0)],
+    ),
+    ("least rate that a router can hold a session to", &[(CORE, "ROUTER_LEAST", 1.0)]),
+    ("a pass opens a router's table for", &[(CORE, "ROUTER_PASS", 1.0)]),
     ("bad blocks from one source", &[("gtp-net/src/client/get.rs", "BAD_BLOCKS_MAX", 1.0)]),
 ];
 
@@ -240,6 +257,7 @@ fn value(expression: &str) -> f64 {
         let seconds = match unit {
             "from_secs" => 1.0,
             "from_millis" => 1e-3,
+            "from_bps" => 1.0, // Bits per second stay what they are.
             other => panic!("{other} is not understood"),
         };
         return seconds * value(number);

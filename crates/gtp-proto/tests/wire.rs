@@ -34,6 +34,7 @@ fn limited_by() -> impl Strategy<Value = LimitedBy> {
         LimitedBy::Demand,
         LimitedBy::Path,
         LimitedBy::Disk,
+        LimitedBy::Router,
     ])
 }
 
@@ -71,9 +72,9 @@ fn weight() -> impl Strategy<Value = Option<f32>> {
 }
 
 fn feedback() -> impl Strategy<Value = Feedback> {
-    let optional = (weight(), any::<Option<u32>>(), any::<Option<[u32; 3]>>());
+    let optional = (weight(), any::<Option<u32>>(), any::<Option<[u32; 3]>>(), any::<bool>());
     (any::<[u32; 6]>(), (rate(), rate()), receipt(), optional).prop_map(
-        |(n, (rate, offer), receipt, (weight, delay_most, ecn))| Feedback {
+        |(n, (rate, offer), receipt, (weight, delay_most, ecn, router_binds))| Feedback {
             sent_at: n[0],
             grant: n[1],
             rate,
@@ -86,6 +87,7 @@ fn feedback() -> impl Strategy<Value = Feedback> {
             weight,
             delay_most,
             ecn: ecn.map(|[ect0, ect1, ce]| EcnCounts { ect0, ect1, ce }),
+            router_binds,
         },
     )
 }
@@ -214,14 +216,15 @@ proptest! {
                     let again = encoded(&Control::Request(left));
                     prop_assert_eq!(&again[..], &body[..cut]);
                 }
-                // A weight, one or two optional fields, or both.
+                // A weight, up to three optional fields of 2, 6 and 14 bytes, or both.
                 (Control::Feedback(_), Ok(Some(left))) => {
-                    prop_assert!([4, 6, 10, 14, 18, 20, 24].contains(&(body.len() - cut)));
+                    let gone = body.len() - cut;
+                    prop_assert!(gone % 2 == 0 && gone <= 4 + 2 + 6 + 14, "{}", gone);
                     prop_assert_eq!(&encoded(&left)[..], &body[..cut]);
                 }
-                // A status has two fields that need not be there.
+                // A status has two fields that need not be there, and one optional field.
                 (Control::Status(_), Ok(Some(left))) => {
-                    prop_assert!([2, 4, 6, 10].contains(&(body.len() - cut)));
+                    prop_assert!([2, 4, 6, 8, 10, 12].contains(&(body.len() - cut)));
                     prop_assert_eq!(&encoded(&left)[..], &body[..cut]);
                 }
                 (_, decoded) => prop_assert!(decoded.is_err(), "{cut}: {decoded:?}"),
@@ -233,7 +236,7 @@ proptest! {
     fn fields_of_later_revisions_are_skipped(
         said in feedback(),
         status in status(),
-        tag in 3..=u8::MAX,
+        tag in 4..=u8::MAX,
         value in proptest::collection::vec(any::<u8>(), 0..16),
     ) {
         let field = [&[tag, value.len() as u8][..], &value].concat();
@@ -400,6 +403,7 @@ fn bare_feedback(receipt: Receipt) -> Feedback {
         weight: None,
         delay_most: None,
         ecn: None,
+        router_binds: false,
     }
 }
 

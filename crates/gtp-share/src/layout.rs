@@ -447,8 +447,14 @@ fn ecn_of(word: u64) -> Option<EcnStanding> {
 /// Codes of laws.
 const LAWS: core::ops::RangeInclusive<u8> = 1..=5;
 /// Limits in the order of their codes, from 1.
-const LIMITS: [LimitedBy; 5] =
-    [LimitedBy::Source, LimitedBy::Sink, LimitedBy::Demand, LimitedBy::Path, LimitedBy::Disk];
+const LIMITS: [LimitedBy; 6] = [
+    LimitedBy::Source,
+    LimitedBy::Sink,
+    LimitedBy::Demand,
+    LimitedBy::Path,
+    LimitedBy::Disk,
+    LimitedBy::Router,
+];
 
 #[inline]
 fn law_code(word: u64) -> u8 {
@@ -491,6 +497,7 @@ fn limit_code(limit: LimitedBy) -> u64 {
         LimitedBy::Demand => 3,
         LimitedBy::Path => 4,
         LimitedBy::Disk => 5,
+        LimitedBy::Router => 6,
     }
 }
 

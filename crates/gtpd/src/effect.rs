@@ -88,6 +88,7 @@ fn limits(seat: &Seat, change: Change) -> Option<String> {
         LimitedBy::Path => "its path carries no more",
         LimitedBy::Disk if seat.posted.side == Side::Source => "the other end's disk takes no more",
         LimitedBy::Disk => "the disk of this host takes no more",
+        LimitedBy::Router => "a router's link carries no more for it",
         LimitedBy::Source | LimitedBy::Sink => return None,
     };
     Some(format!("{why}, so that a greater weight brings it nothing now"))

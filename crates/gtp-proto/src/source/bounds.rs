@@ -10,6 +10,7 @@ use crate::demand::Lack;
 use crate::limits::RAMP_FACTOR;
 use crate::path::Path;
 use crate::report::{Law, LimitedBy, reaches};
+use crate::wire::Revision;
 
 impl SourceSession {
     /// Everything that limits this session here but the allocation.
@@ -99,13 +100,26 @@ impl SourceSession {
         }
     }
 
+    /// The same as this end says it. A router that the sink asks is the sink's to name.
+    pub(super) fn says_limited_by(&self) -> LimitedBy {
+        match self.limited_by() {
+            LimitedBy::Router if self.routers > self.target.offer => LimitedBy::Sink,
+            LimitedBy::Router if self.numbering.link.revision < Revision::Second => {
+                LimitedBy::Source
+            }
+            other => other,
+        }
+    }
+
     /// Which host allots no more than this rate. Each end's grant follows the other's offer, so
     /// that both grants are as low as the lower offer; what tells them apart is which end could
     /// have more.
     fn narrower_host(&self, rate: Rate) -> LimitedBy {
         let spared = rate.scale(SPARED);
         match (self.target.offer > spared, self.heard.offer > spared) {
+            (false, true) if self.routers <= self.target.offer => LimitedBy::Router,
             (false, true) => LimitedBy::Source,
+            (true | false, false) if self.heard.router_binds => LimitedBy::Router,
             (true | false, false) => LimitedBy::Sink,
             // Both have more. What is found of the path moves around what it carries; else the
             // sink's user wants no more.

@@ -62,6 +62,10 @@ pub(super) const DELAY_MOST: u8 = 1;
 /// The tag of the numbers of packets that came as ECT(0), as ECT(1) and as CE.
 pub(super) const ECN_COUNTS: u8 = 2;
 
+/// The tag that says that a router's link, which the sender's host asks, limits the session. It has
+/// no value.
+pub(super) const ROUTER_BINDS: u8 = 3;
+
 /// Appends the counts of ECN bits as a field.
 pub(super) fn put_counts(out: &mut Vec<u8>, counts: &EcnCounts) {
     let EcnCounts { ect0, ect1, ce } = *counts;

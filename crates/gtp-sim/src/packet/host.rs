@@ -7,8 +7,10 @@
 use std::collections::VecDeque;
 
 use gtp_alloc::{Bytes, Span, Time};
+use gtp_proto::router::Crossings;
 use gtp_proto::{Activity, Agent, AgentConfig, Arrival, Direction, Side};
 
+use super::allocators::{Allocator, Asking};
 use super::clock::Clock;
 use super::ends::Moment;
 use super::parcel::ParcelId;
@@ -27,6 +29,9 @@ pub(crate) struct Host {
     pub out: Lane,
     pub in_: Lane,
     pub agents: AgentState,
+    /// What it asks of routers, and the router that it is.
+    pub asking: Asking,
+    pub allocator: Option<Box<Allocator>>,
     /// Times below are the host's own.
     pub echo_due: Time,
     pub upkeep_due: Time,
@@ -84,6 +89,8 @@ impl Host {
             out: lane(Side::Source, spec.out),
             in_: lane(Side::Sink, spec.in_),
             agents: AgentState::Running,
+            asking: Asking::default(),
+            allocator: None,
             echo_due: Time::MAX,
             upkeep_due: local,
             inbox: Inbox { parcels: VecDeque::new(), bytes: Bytes::ZERO, room: spec.buffer },
@@ -129,10 +136,13 @@ impl Host {
     #[inline]
     fn earliest(&self) -> Time {
         let agents = self.out.poll_timeout().min(self.in_.poll_timeout());
-        agents.min(self.echo_due).min(self.upkeep_due)
+        let routers = self.asking.crossings.poll_timeout();
+        agents.min(self.echo_due).min(self.upkeep_due).min(routers)
     }
 
     fn do_due(&mut self, now: Moment, ends: &mut [End]) {
+        let news = self.asking.crossings.handle_timeout(now.local);
+        self.hear_routers(now, [news.out, news.in_]);
         if self.echo_due <= now.local {
             self.echo_due = Time::MAX;
             if self.in_.direction.is_unheard() {
@@ -140,13 +150,33 @@ impl Host {
             }
         }
         if self.agents == AgentState::Running {
-            self.out.tick(now, ends, &mut self.touched);
-            self.in_.tick(now, ends, &mut self.touched);
+            let Host { out, in_, asking, touched, .. } = self;
+            out.tick(now, ends, &mut asking.crossings, touched);
+            in_.tick(now, ends, &mut asking.crossings, touched);
         }
         if self.upkeep_due <= now.local {
             self.upkeep_due = now.local + UPKEEP;
             self.upkeep(now, ends);
         }
+    }
+
+    /// Wakes the agents whose sessions routers have said something of.
+    pub fn hear_routers(&mut self, now: Moment, [out, in_]: [bool; 2]) {
+        if out {
+            self.out.wake(now.local);
+        }
+        if in_ {
+            self.in_.wake(now.local);
+        }
+    }
+
+    /// A datagram of a talk with a router has come, for the end `to`.
+    pub fn hear_talk(&mut self, now: Moment, to: u32, datagram: &[u8]) {
+        if let Some(allocator) = &mut self.allocator {
+            return allocator.handle_datagram(now.local, to, datagram);
+        }
+        let news = self.asking.handle_datagram(now.local, to, datagram);
+        self.hear_routers(now, news);
     }
 
     fn upkeep(&mut self, now: Moment, ends: &mut [End]) {
@@ -173,8 +203,14 @@ impl Host {
     /// Lets go of ends that are not open any more.
     pub fn forget_closed(&mut self, now: Moment, ends: &[End]) {
         for lane in [&mut self.out, &mut self.in_] {
-            let before = lane.ends.len();
-            lane.ends.retain(|&index| ends[index as usize].open);
+            let (before, side) = (lane.ends.len(), lane.direction.side());
+            lane.ends.retain(|&index| {
+                let open = ends[index as usize].open;
+                if !open {
+                    self.asking.crossings.close(side, index);
+                }
+                open
+            });
             if lane.ends.len() < before {
                 lane.wake(now.local);
             }
@@ -184,14 +220,16 @@ impl Host {
     /// When it must have its turn next, in its own time.
     #[inline]
     pub fn poll_timeout(&self) -> Time {
+        let allocator = self.allocator.as_ref().map_or(Time::MAX, |a| a.poll_timeout());
+        let routers = self.asking.crossings.poll_timeout().min(allocator);
         if self.out.ends.is_empty() && self.in_.ends.is_empty() {
-            return Time::MAX;
+            return routers;
         }
         let agents = match self.agents {
             AgentState::Running => self.out.poll_timeout().min(self.in_.poll_timeout()),
             AgentState::Dead => Time::MAX,
         };
-        agents.min(self.upkeep_due).min(self.echo_due)
+        agents.min(self.upkeep_due).min(self.echo_due).min(routers)
     }
 }
 
@@ -206,7 +244,13 @@ impl Lane {
     }
 
     /// Has the agent decide, if it is time, and the sessions hear what.
-    fn tick(&mut self, now: Moment, ends: &mut [End], touched: &mut Vec<u32>) {
+    fn tick(
+        &mut self,
+        now: Moment,
+        ends: &mut [End],
+        crossings: &mut Crossings,
+        touched: &mut Vec<u32>,
+    ) {
         let side = self.direction.side();
         let Some(mut round) = self.direction.poll_round(now.local) else { return };
         for &index in &self.ends {
@@ -223,16 +267,25 @@ impl Lane {
                 }
                 (Role::Sink(sink), Side::Sink) => sink.core.report(now.local),
                 (Role::Source(_) | Role::Sink(_), _)
-                | (Role::Waiting | Role::Background(_) | Role::Peer(_), _) => continue,
+                | (Role::Waiting | Role::Background(_) | Role::Peer(_) | Role::Talk, _) => continue,
             };
+            let report = crossings.bound(side, index, report);
             round.add(index as usize, index, report, Activity::Busy);
         }
         for (place, grant) in round.decide() {
             let end = &mut ends[place];
+            let grant = crossings.settle(side, place as u32, grant);
+            let offer = crossings.offer(side, place as u32);
             match &mut end.role {
-                Role::Source(source) => source.core.handle_grant(now.local, grant),
-                Role::Sink(sink) => sink.core.handle_grant(grant),
-                Role::Waiting | Role::Background(_) | Role::Peer(_) => {}
+                Role::Source(source) => {
+                    source.core.handle_routers(offer);
+                    source.core.handle_grant(now.local, grant);
+                }
+                Role::Sink(sink) => {
+                    sink.core.handle_routers(offer);
+                    sink.core.handle_grant(grant);
+                }
+                Role::Waiting | Role::Background(_) | Role::Peer(_) | Role::Talk => {}
             }
             end.touch(place as u32, touched);
         }

@@ -6,6 +6,7 @@
 //! One thread, integer nanoseconds, events in the order of (time, sequence): the same world with
 //! the same seed always takes the same course, and [`World::hash`] proves it.
 
+mod allocators;
 mod app;
 mod background;
 mod clock;
@@ -29,7 +30,7 @@ pub use gate::PeerRouter;
 pub use peers::{PeerEnd, PeerEnds};
 pub use run::Happening;
 pub use spec::{
-    Action, AgentState, BackgroundId, BackgroundSpec, BuildError, ClockSpec, HostSpec, NodeId,
-    Pace, Path, Pattern, SessionId, SessionSpec, Volume,
+    Action, AgentState, BackgroundId, BackgroundSpec, BuildError, ClockSpec, Crosses, HostSpec,
+    NodeId, Pace, Path, Pattern, RouterChange, SessionId, SessionSpec, Volume,
 };
 pub use world::{Actor, BackgroundStatus, SessionStatus, World};

@@ -7,8 +7,9 @@
 use gtp_alloc::{Span, Time};
 use gtp_link::LinkId;
 use gtp_peers::Packet;
+use gtp_proto::router::Passage;
 use gtp_proto::wire::{HEADER_LEN, Header, Kind};
-use gtp_proto::{Arrival, Codepoint};
+use gtp_proto::{Arrival, Codepoint, Side};
 
 use super::background::Generator;
 use super::ends::{LEAST_SLEEP, Moment, Phase, SinkEnd, SourceEnd, Standing, wire_size};
@@ -142,7 +143,7 @@ impl World {
         self.fabric.record(self.now, What::Delivered, to, id);
         match self.ends[to as usize].role {
             Role::Peer(_) => self.receive_foreign(to, id),
-            Role::Source(_) | Role::Sink(_) | Role::Background(_) | Role::Waiting => {
+            Role::Source(_) | Role::Sink(_) | Role::Background(_) | Role::Waiting | Role::Talk => {
                 self.receive_datagram(to, id, came);
             }
         }
@@ -163,6 +164,11 @@ impl World {
         }
         // What nobody listens to, or nobody can read, is dropped as by a real host.
         let datagram = &self.datagram[..len];
+        if let Role::Talk = end.role {
+            host.hear_talk(now, to, datagram);
+            let host = end.host;
+            return self.mark(host);
+        }
         let Ok(header) = Header::decode(datagram) else {
             return;
         };
@@ -173,7 +179,7 @@ impl World {
         match &mut end.role {
             Role::Source(source) => source.handle_datagram(came, header, body),
             Role::Sink(sink) => sink.handle_datagram(now, came, header, body),
-            Role::Waiting | Role::Background(_) | Role::Peer(_) => return,
+            Role::Waiting | Role::Background(_) | Role::Peer(_) | Role::Talk => return,
         }
         self.after_datagram(now, to, header.kind);
     }
@@ -279,6 +285,7 @@ impl World {
         for place in 0..count {
             self.poll_end(now, self.hosts[index as usize].touched[place]);
         }
+        self.serve_routers(now, index);
         let host = &mut self.hosts[index as usize];
         if host.touched.len() == count {
             host.touched.clear();
@@ -290,6 +297,21 @@ impl World {
             host.booked = due;
             self.fabric.schedule.wake(host.actor, due);
         }
+    }
+
+    /// A host asks routers, and answers as one.
+    fn serve_routers(&mut self, now: Moment, index: u32) {
+        let World { ends, fabric, head, hosts, .. } = self;
+        let host = &mut hosts[index as usize];
+        if host.allocator.is_none() && !host.asking.asks() {
+            return;
+        }
+        let mut there = Vec::new();
+        if let Some(allocator) = &mut host.allocator {
+            allocator.serve(now, ends, (fabric, head), &mut there);
+        }
+        host.asking.serve(now, ends, (fabric, head), &mut there);
+        there.into_iter().for_each(|parcel| self.deliver(parcel));
     }
 
     /// Lets one end of a session send all that it may.
@@ -335,7 +357,7 @@ impl World {
                     }
                 }
             }
-            Role::Waiting => {}
+            Role::Waiting | Role::Talk => {}
         }
         let host = &mut hosts[end.host as usize];
         let due = end.due(now, |local| host.clock.when(local));
@@ -386,6 +408,12 @@ impl World {
                 }
             }),
             Action::Stop(id) => self.stop(id),
+            Action::Router(node, change) => self.with_host(node, |host, _| {
+                let local = host.clock.shows(now);
+                if let Some(allocator) = &mut host.allocator {
+                    allocator.change(local, change);
+                }
+            }),
         }
     }
 
@@ -435,6 +463,20 @@ impl World {
         let sink_end = SinkEnd::new(now(sink), &session.spec, name);
         self.serve_end(source, Role::Source(Box::new(source_end)));
         self.serve_end(sink, Role::Sink(Box::new(sink_end)));
+        self.cross(id);
+    }
+
+    /// A session that begins crosses the routers that its hosts ask for it.
+    fn cross(&mut self, id: SessionId) {
+        let session = &self.sessions[id.0 as usize];
+        for (side, end) in [(Side::Source, session.source), (Side::Sink, session.sink)] {
+            let host = &mut self.hosts[self.ends[end as usize].host as usize];
+            let own = session.spec.crosses.iter().filter(|crosses| crosses.asks == side);
+            let passages: Vec<Passage> = own
+                .filter_map(|crosses| host.asking.passage(crosses.router, crosses.link))
+                .collect();
+            host.asking.crossings.open(side, end, u64::from(id.0), &passages);
+        }
     }
 
     fn begin(&mut self, id: BackgroundId) {
@@ -468,7 +510,7 @@ impl World {
                 host.in_.ends.push(index);
                 host.in_.wake(local);
             }
-            Role::Background(_) | Role::Waiting | Role::Peer(_) => {}
+            Role::Background(_) | Role::Waiting | Role::Peer(_) | Role::Talk => {}
         }
         host.upkeep_due = host.upkeep_due.min(local + UPKEEP).max(local);
         end.role = role;
@@ -512,7 +554,7 @@ impl End {
             Role::Sink(sink) => (sink.core.poll_timeout(), Time::MAX),
             Role::Background(flow) => return flow.due(),
             Role::Peer(peer) => return peer.poll_timeout(now.world),
-            Role::Waiting => return Time::MAX,
+            Role::Waiting | Role::Talk => return Time::MAX,
         };
         let least = now.local + LEAST_SLEEP;
         let core = core.map_or(Time::MAX, |(at, _)| world(at.max(least)));

@@ -25,12 +25,12 @@ impl World {
             self.sessions.iter().map(|session| match &self.ends[session.sink as usize].role {
                 Role::Sink(sink) => sink.core.counters().bytes,
                 Role::Peer(peer) => peer.received_bytes.0,
-                Role::Waiting | Role::Source(_) | Role::Background(_) => 0,
+                Role::Waiting | Role::Source(_) | Role::Background(_) | Role::Talk => 0,
             });
         let backgrounds =
             self.backgrounds.iter().map(|flow| match &self.ends[flow.sink as usize].role {
                 Role::Background(flow) => flow.bytes.0,
-                Role::Waiting | Role::Source(_) | Role::Sink(_) | Role::Peer(_) => 0,
+                Role::Waiting | Role::Source(_) | Role::Sink(_) | Role::Peer(_) | Role::Talk => 0,
             });
         let links = self.fabric.pipes.iter().map(|pipe| {
             let stats = pipe.link.stats();
@@ -91,11 +91,17 @@ impl World {
             let (sending, rtt) = match &ends[session.source as usize].role {
                 Role::Source(source) => (source.core.sending_rate(), source.core.rtt()),
                 Role::Peer(peer) => (peer.progress().rate, peer.progress().rtt),
-                Role::Waiting | Role::Sink(_) | Role::Background(_) => (Rate::ZERO, Span::ZERO),
+                Role::Waiting | Role::Sink(_) | Role::Background(_) | Role::Talk => {
+                    (Rate::ZERO, Span::ZERO)
+                }
             };
             let granted = match &ends[session.sink as usize].role {
                 Role::Sink(sink) => sink.core.granted(),
-                Role::Waiting | Role::Source(_) | Role::Background(_) | Role::Peer(_) => Rate::ZERO,
+                Role::Waiting
+                | Role::Source(_)
+                | Role::Background(_)
+                | Role::Peer(_)
+                | Role::Talk => Rate::ZERO,
             };
             series.sending.push(sending);
             series.rtt.push(rtt);

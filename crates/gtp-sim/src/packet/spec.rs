@@ -5,7 +5,7 @@
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Change, LinkId};
-use gtp_proto::{Kept, Law};
+use gtp_proto::{Kept, Law, Side};
 
 /// A host's or switch's number in its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +64,17 @@ pub struct ClockSpec {
     pub drift_ppb: i32,
 }
 
+/// A link that a session crosses and that a router allocates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crosses {
+    /// The host at which the router is ([`World::add_allocator`](super::World::add_allocator)).
+    pub router: NodeId,
+    /// Its number among the router's one-way links.
+    pub link: u8,
+    /// Which end of the session asks.
+    pub asks: Side,
+}
+
 /// How packets of one direction travel.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Path {
@@ -109,6 +120,8 @@ pub struct SessionSpec {
     pub down: Path,
     /// From sink to source.
     pub up: Path,
+    /// The routers that its hosts ask for it.
+    pub crosses: Vec<Crosses>,
 }
 
 impl SessionSpec {
@@ -132,6 +145,7 @@ impl SessionSpec {
             memory: Bytes(256 << 20),
             down: Path::Shortest,
             up: Path::Shortest,
+            crosses: Vec::new(),
         }
     }
 }
@@ -257,6 +271,21 @@ pub enum Action {
     Coalesce(NodeId, Span),
     /// The sink closes a session.
     Stop(SessionId),
+    /// Something happens to the router at a host.
+    Router(NodeId, RouterChange),
+}
+
+/// What can happen to a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterChange {
+    /// It takes nothing in and says nothing.
+    Silent,
+    /// It goes on with what it knew.
+    Back,
+    /// It begins anew and knows nothing.
+    Restart,
+    /// It shares out this much of the one-way link of this number.
+    Capacity(u8, Rate),
 }
 
 /// Whether a host's agents run.

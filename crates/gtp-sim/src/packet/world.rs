@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Link, LinkId, LinkSpec, Rng, managed};
-use gtp_proto::PathName;
 use gtp_proto::ecn::EcnStanding;
+use gtp_proto::{LimitedBy, PathName, Side};
 
 use super::background::{self, Generator};
 use super::clock::{Clock, DRIFT_MOST};
@@ -31,7 +31,7 @@ use crate::verify::{Summary, Violation, verify};
 #[derive(Debug)]
 pub struct World {
     pub(super) now: Time,
-    seed: Rng,
+    pub(super) seed: Rng,
     pub(super) fabric: Fabric,
     /// Who is behind each entry of the schedule.
     pub(super) actors: Vec<Actor>,
@@ -114,6 +114,8 @@ pub(crate) enum Role {
     Background(Box<Flow>),
     /// An end of a rival's connection.
     Peer(Box<Peer>),
+    /// An end of the talk between a host and a router.
+    Talk,
 }
 
 #[derive(Clone, Debug)]
@@ -408,6 +410,10 @@ impl World {
             self.plan(stop.max(spec.start), Step::Act(Action::Stop(id)));
         }
         let path = self.path_name(&spec, down);
+        for crosses in &spec.crosses {
+            let asks = if crosses.asks == Side::Source { spec.source } else { spec.sink };
+            self.ask(asks, crosses.router)?;
+        }
         self.sessions.push(Session { spec, source, sink, proof_key, path, peers });
         Ok(id)
     }
@@ -450,6 +456,12 @@ impl World {
             | Action::Drift(host, _)
             | Action::Coalesce(host, _) => {
                 self.host(host)?;
+            }
+            Action::Router(host, _) => {
+                let index = self.host(host)? as usize;
+                if self.hosts[index].allocator.is_none() {
+                    return Err(BuildError::OutOfRange("that host has no router"));
+                }
             }
             Action::Link(..) | Action::Stop(_) => {}
         }
@@ -610,6 +622,19 @@ impl World {
         })
     }
 
+    /// What limits a session, as its source and its sink see it; `None` if it does not run.
+    pub fn limited_by(&self, id: SessionId) -> Option<[LimitedBy; 2]> {
+        let session = self.sessions.get(id.0 as usize)?;
+        let role = |end: u32| &self.ends[end as usize].role;
+        match (role(session.source), role(session.sink)) {
+            (Role::Source(source), Role::Sink(sink)) => {
+                Some([source.core.limited_by(), sink.core.limited_by()])
+            }
+            (Role::Source(_) | Role::Sink(_) | Role::Waiting | Role::Background(_), _)
+            | (Role::Peer(_) | Role::Talk, _) => None,
+        }
+    }
+
     /// What a background flow did; `None` if there is no such flow.
     pub fn background(&self, id: BackgroundId) -> Option<BackgroundStatus> {
         let flow = self.backgrounds.get(id.0 as usize)?;
@@ -636,7 +661,12 @@ impl World {
         }
     }
 
-    fn route(&mut self, from: NodeId, to: NodeId, path: &Path) -> Result<Route, BuildError> {
+    pub(super) fn route(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        path: &Path,
+    ) -> Result<Route, BuildError> {
         self.host(from)?;
         self.host(to)?;
         let links = match path {
@@ -669,7 +699,7 @@ impl World {
         PathName::new(place(spec.source, way), place(spec.sink, way), [0; 32])
     }
 
-    fn add_ends(
+    pub(super) fn add_ends(
         &mut self,
         source: NodeId,
         sink: NodeId,

@@ -190,6 +190,7 @@ fn limit(by: LimitedBy) -> &'static str {
         LimitedBy::Demand => "what the server's disk gives",
         LimitedBy::Path => "the path",
         LimitedBy::Disk => "this host's disk",
+        LimitedBy::Router => "a router's link",
     }
 }
 
