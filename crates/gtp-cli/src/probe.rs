@@ -1,4 +1,7 @@
 //! `gtp probe`: what a path does to datagrams at a constant rate.
+//!
+//! The library probes; here options become a plan, and what came of it becomes lines for people or
+//! one object for programs.
 
 use std::process::ExitCode;
 use std::time::Duration;

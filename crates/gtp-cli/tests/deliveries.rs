@@ -71,7 +71,8 @@ fn a_log_that_grows_arrives_as_listed_and_is_named_and_all_other_files_arrive() 
 
 type Mishap = (&'static str, fn(&Path, &Path), bool);
 
-/// What can happen to a file, with another one at hand that is as long, and whether its old content can still be read by who has it open.
+/// What can happen to a file, with another one at hand that is as long, and whether its old content
+/// can still be read by who has it open.
 const MISHAPS: [Mishap; 5] = [
     ("removed", |path, _| fs::remove_file(path).unwrap(), true),
     ("cut", |path, _| File::options().write(true).open(path).unwrap().set_len(3).unwrap(), false),

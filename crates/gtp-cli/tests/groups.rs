@@ -42,7 +42,7 @@ impl Shared {
         let west = utc % 86_400 - 43_200;
         let sign = if west < 0 { "-" } else { "" };
         let (hours, minutes) = (west.abs() / 3_600, west.abs() / 60 % 60);
-        command.env("TZ", format!("XXX{sign}{hours:02}:{minutes:02}"));
+        command.env("TZ", format!("LCL{sign}{hours:02}:{minutes:02}"));
         command.env("GTP_CONFIG_FILE", world.path("serve.toml"));
         let server = Serving::start_logged(command, &world.path("log"));
         for end in ["many", "one"] {

@@ -93,7 +93,7 @@ fn zone(after_noon: i64) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let west = now.as_secs() as i64 % 86_400 - 43_200 - after_noon;
     let (sign, west) = if west < 0 { ("-", -west) } else { ("", west) };
-    format!("XXX{sign}{:02}:{:02}:{:02}", west / 3_600, west / 60 % 60, west % 60)
+    format!("LCL{sign}{:02}:{:02}:{:02}", west / 3_600, west / 60 % 60, west % 60)
 }
 
 /// A server in this time zone.

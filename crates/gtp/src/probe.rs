@@ -1,4 +1,7 @@
 //! Probes: what a path does to datagrams at a constant rate.
+//!
+//! A probe is described first and started once, on the terms of a transfer from the same place. It
+//! moves nothing that is kept.
 
 use std::time::Duration;
 

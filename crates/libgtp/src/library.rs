@@ -188,7 +188,17 @@ impl Library {
             match failure.kind {
                 FailureKind::Authentication => Errno(libc::EACCES),
                 // An address that is not to be had is nearly always one in use.
-                _ => Errno(libc::EADDRINUSE),
+                FailureKind::Other
+                | FailureKind::Usage
+                | FailureKind::Missing
+                | FailureKind::Destination
+                | FailureKind::Temporary
+                | FailureKind::Unreachable
+                | FailureKind::Integrity
+                | FailureKind::TimeLimit
+                | FailureKind::NoUdpPath
+                | FailureKind::Partial
+                | FailureKind::Interrupted => Errno(libc::EADDRINUSE),
             }
         })?;
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);

@@ -60,8 +60,8 @@ impl Forecasts<'_> {
     }
 
     /// The forecast for programs: a line for each transfer, one for each time in which no rate
-    /// changes, and one for the whole. A large plan has millions of shares: each line is made when it
-    /// is written.
+    /// changes, and one for the whole. A large plan has millions of shares, so each line is made
+    /// when it is written.
     fn lines(&self) -> impl Iterator<Item = Value> {
         let planned = self.numbers().map(|number| {
             let (run, bytes) = (self.foreseen.run(number), self.sizes[number.0]);

@@ -190,8 +190,8 @@ impl Described {
     }
 }
 
-/// Receives the manifest that follows a granted `get`, as far as there is room for it; `listed` hears
-/// how many entries came.
+/// Receives the manifest that follows a granted `get`, as far as there is room for it; `listed`
+/// hears how many entries came.
 pub(super) async fn describe(
     granted: &mut Granted,
     room: &ListingRoom,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Rate, Span, Time};
 use gtp_sys::Clock;
-use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::connect::{Units, ask, reach};
 use super::progress::{Event, Outcome, Progress, SourceShare};
@@ -89,7 +89,8 @@ impl Order {
         };
         let mut keepalive = interval(KEEPALIVE_SPAN);
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut renewal = interval_at(Instant::now() + RENEWAL_SPAN, RENEWAL_SPAN);
+        let mut renewal = interval(RENEWAL_SPAN);
+        renewal.reset();
         loop {
             let heard = tokio::select! {
                 heard = timeout(SILENCE_SPAN.min(self.silence()), channel.recv()) => heard,

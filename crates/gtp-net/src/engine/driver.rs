@@ -154,14 +154,7 @@ impl Driver {
                     transfer.stop(now, &mut self.table);
                 }
             }
-            Notice::SetCapacity { out, in_ } => {
-                self.config.capacity_out = out.unwrap_or(self.config.capacity_out);
-                if let Some(rate) = out {
-                    self.out.agent.set_capacity(rate);
-                    self.table.sources_mut().for_each(|source| source.core.set_interface(rate));
-                }
-                in_.into_iter().for_each(|rate| self.in_.agent.set_capacity(rate));
-            }
+            Notice::SetCapacity { out, in_ } => self.set_capacity(out, in_),
             Notice::Allow(allowances) => self.allow(now, allowances),
             Notice::Daemon(news) => {
                 self.out.agent.handle_news(now, &news);
@@ -185,6 +178,15 @@ impl Driver {
             }
             Notice::Shutdown => self.leave(now),
         }
+    }
+
+    fn set_capacity(&mut self, out: Option<Rate>, in_: Option<Rate>) {
+        if let Some(rate) = out {
+            self.config.capacity_out = rate;
+            self.out.agent.set_capacity(rate);
+            self.table.sources_mut().for_each(|source| source.core.set_interface(rate));
+        }
+        in_.into_iter().for_each(|rate| self.in_.agent.set_capacity(rate));
     }
 
     fn handle_carrier_notice(&mut self, now: Time, notice: CarrierNotice) {

@@ -1,4 +1,7 @@
 //! The end that calls for a probe.
+//!
+//! It names the plan, runs its own end, and puts together what both ends have sent and seen. The
+//! server's last word may be lost; then nothing is known of the way there.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};

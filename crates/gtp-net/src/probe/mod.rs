@@ -1,9 +1,9 @@
 //! Probes: datagrams at a constant rate, and what a path does to them.
 //!
-//! A probe is a stream of frames that are never sent again, one frame to a datagram. Each end sends at
-//! the rate that was asked for, as far as the other end and this host's agent allow it, and notes
-//! what comes: how much is lost, how the one-way delay varies, what is overtaken. A server answers
-//! by the service that [`Plan`] names (docs/PROTOCOL.md, 20.3).
+//! A probe is a stream of frames that are never sent again, one frame to a datagram. Each end sends
+//! at the rate that was asked for, as far as the other end and this host's agent allow it, and
+//! notes what comes: how much is lost, how the one-way delay varies, what is overtaken. A server
+//! answers by the service that [`Plan`] names (docs/PROTOCOL.md, 20.3).
 
 mod call;
 mod exchange;

@@ -1,4 +1,7 @@
 //! What a probe is to be, and the name of the service that says so.
+//!
+//! A plan travels as the name of a service, since the numbers must arrive and frames may not. Each
+//! plan has one name, and only sound ones are read.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

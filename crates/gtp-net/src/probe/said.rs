@@ -1,6 +1,7 @@
 //! The frames of a probe.
 //!
-//! A frame is one byte that says its kind, what belongs to that kind, and padding.
+//! A frame is one byte that says its kind, what belongs to that kind, and padding. What the peer
+//! says is decoded here and believed by nobody: it is shown to people.
 
 use minicbor::{Decode, Encode};
 

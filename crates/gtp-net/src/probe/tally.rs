@@ -1,4 +1,7 @@
 //! What a probe shows of the way to this end.
+//!
+//! It counts frames as they come, in bounded memory, and knows no clock: the times are given to it.
+//! Delays are told above the least one, because the two ends' clocks may differ.
 
 use gtp_alloc::Span;
 use minicbor::{Decode, Encode};

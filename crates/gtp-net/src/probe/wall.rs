@@ -1,4 +1,7 @@
 //! The wall clock of a probe, which nobody can set while it runs.
+//!
+//! It is looked at once, when the probe begins; from there the monotonic clock leads on. So a step
+//! of the wall clock does not show as delay.
 
 use gtp_alloc::Time;
 use gtp_sys::clock::{Clock, unix_time};

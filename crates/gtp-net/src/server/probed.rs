@@ -1,4 +1,5 @@
-//! Answers a probe: sends frames at the rate that was asked for, and tells what came of the client's.
+//! Answers a probe: sends frames at the rate that was asked for, and tells what came of those of
+//! the client.
 //!
 //! The rates are the session's, so a probe gets no more than a transfer from the same place would:
 //! what is due beyond that is held up and counted.

@@ -60,8 +60,8 @@ pub async fn connect_frames(
     connect_frames_to(endpoint, url, url.path(), terms, window, on).await
 }
 
-/// As [`connect_frames`], to a service that the address does not name. What others overtake is waited
-/// for at least for the `patience`.
+/// As [`connect_frames`], to a service that the address does not name. It waits at least for the
+/// `patience` for what others overtake.
 pub(crate) async fn connect_frames_to(
     endpoint: &Endpoint,
     url: &Url,

@@ -120,8 +120,8 @@ impl Host {
         (writing, Outgoing { tended, pipe, progress })
     }
 
-    /// Opens the receiving side of a stream that is asked for at most `window` units ahead, and waits
-    /// at least for the `patience` for what others overtake.
+    /// Opens the receiving side of a stream that is asked for at most `window` units ahead. It
+    /// waits at least for the `patience` for what others overtake.
     pub fn open_stream_sink(
         &self,
         session: SessionOpen,
