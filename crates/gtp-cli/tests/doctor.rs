@@ -240,7 +240,7 @@ fn a_way_that_is_as_it_should_be_has_a_row_for_each_step() {
     let mut doctor = world.gtp("client", &["doctor", "--json", "--accept-new", &server.url("a")]);
     // So slowly that the smallest receive buffer of a kernel holds what comes in 150 ms.
     let output = doctor.env("GTP_CAPACITY_IN", "10Mbit").output().unwrap();
-    for check in ["name", "tcp", "identity", "release", "udp", "path mtu"] {
+    for check in ["name", "tcp", "identity", "release", "server clock", "udp", "path mtu"] {
         row(&output, check, "ok");
     }
     let path = says(&row(&output, "path", "ok"), "found");

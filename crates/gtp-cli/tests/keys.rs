@@ -151,11 +151,7 @@ fn a_transfer_that_runs_ends_with_the_hours_of_its_key_and_what_it_has_is_kept()
     wait_for("data", || size_of(&world.path("out.gtp-part")) > 0);
     let ended = get.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(7), "{}", said(&ended));
-    assert!(
-        said(&ended).contains("the hours of this key are over: they begin"),
-        "{}",
-        said(&ended)
-    );
+    assert!(said(&ended).contains("hours of this key"), "{}", said(&ended));
     assert!(size_of(&world.path("out.gtp-part")) > 0);
     world.run("server", &["keys", "add", &key, "--window", "always"]);
     world.expect(0, &["get", &url, "out"]);

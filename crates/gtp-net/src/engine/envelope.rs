@@ -380,6 +380,11 @@ mod tests {
     use crate::crypto::{Suite, TrafficSecret};
 
     fn initiator() -> Envelope {
+        initiator_for(0, Allowance::default())
+    }
+
+    /// A session of a host that is the client, on behalf of a key.
+    fn initiator_for(principal: u64, allowance: Allowance) -> Envelope {
         let secret = |byte| TrafficSecret::new([byte; 32]);
         let keys = SessionKeys { suite: Suite::ChaCha20Poly1305, seal: secret(1), open: secret(2) };
         Envelope::new(&SessionOpen {
@@ -394,10 +399,23 @@ mod tests {
             weights: Weights::ONE,
             path: PathUse::default(),
             max_rate: Rate::UNLIMITED,
-            principal: 0,
-            allowance: crate::engine::Allowance::default(),
+            principal,
+            allowance,
             label: String::new(),
         })
+    }
+
+    #[test]
+    fn a_session_that_fetches_for_a_client_is_that_clients_and_one_for_nobody_is_nobodys() {
+        assert_eq!(initiator().owner(), Owner::NOBODY);
+        let (weight, most) = (2.0, Rate::from_mbps(5));
+        let allowance = Allowance { weight, most, single: most, class: 3 };
+        let mut fetching = initiator_for(7, allowance);
+        assert_eq!(fetching.owner(), Owner { number: 7, most, weight: 2.0, class: 3 });
+        assert_eq!((fetching.party(), fetching.client()), (7, None));
+        let more = Allowance { single: Rate::from_mbps(9), ..allowance };
+        assert_eq!(fetching.allow(more), Some(Rate::from_mbps(9)));
+        assert_eq!(fetching.allow(more), None, "that is no news");
     }
 
     #[test]

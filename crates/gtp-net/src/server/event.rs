@@ -137,6 +137,8 @@ pub struct Visit {
     /// The name of the export that it uses, which is the first component of the path; `None` if the
     /// server has one export alone, and for the list of several.
     pub export: Option<Arc<str>>,
+    /// The client's groups that the configuration had when the session began.
+    pub groups: Vec<Arc<str>>,
 }
 
 /// What a session moved.

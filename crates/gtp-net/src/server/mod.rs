@@ -748,7 +748,8 @@ mod tests {
             path: String::new(),
         };
         let client = "127.0.0.1:1".parse().unwrap();
-        let visit = Arc::new(Visit { id: 1, client, whose: Whose::Listed, request, export: None });
+        let (whose, groups) = (Whose::Listed, Vec::new());
+        let visit = Arc::new(Visit { id: 1, client, whose, request, export: None, groups });
         let step = Change { what: "remove", path: "x".to_owned(), to: None, failure: None };
         let room = Room::new(Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap());
         let changed = ServerEvent::Changed { visit, changes: vec![step; 3], room };

@@ -105,6 +105,7 @@ struct Judged {
     path_use: PathUse,
     holder: Holder,
     allowance: Allowance,
+    groups: Vec<Arc<str>>,
     /// What lets it in, if that is not its own key.
     ticket: Option<Ticket>,
     /// Whose rights it has.
@@ -145,7 +146,7 @@ pub(super) async fn serve(
         }
         refused => refused,
     };
-    let Judged { place, suite, weight_milli, path_use, holder, allowance, ticket, .. } =
+    let Judged { place, suite, weight_milli, path_use, holder, allowance, groups, ticket, .. } =
         match judged {
             Ok(judged) => judged,
             Err(refusal) => {
@@ -156,7 +157,7 @@ pub(super) async fn serve(
         };
     let Place { outlet, path, rights, above } = place;
     let (id, export) = (shared.clients.number(), outlet.name.clone());
-    let visit = Visit { id, client: remote, whose, request, export };
+    let visit = Visit { id, client: remote, whose, request, export, groups };
     let told = Told::begin(&shared, visit);
     let (host, seat) = (shared.host.least_busy(), Arc::clone(&stop.seat));
     let client = Client {
@@ -348,7 +349,9 @@ fn judge(
     let holder = holder(trust, &key);
     let path_use = shared.terms().path.agreed(PathUse::of_code(open.path));
     let allowance = ruled.allowance(trust, &key, &now);
-    Ok(Judged { place, suite, weight_milli, path_use, holder, allowance, ticket: None, key })
+    let groups = ruled.groups(trust, &key);
+    let ticket = None;
+    Ok(Judged { place, suite, weight_milli, path_use, holder, allowance, groups, ticket, key })
 }
 
 /// Whether the server has what the client asks for, and its key the right to it.

@@ -32,6 +32,12 @@ impl Ruled {
         allowance(Subject::of(&self.rules, trust, key).groups(), &self.numbers, now)
     }
 
+    /// The names of a client's groups.
+    pub fn groups(&self, trust: &ClientTrust, key: &Fingerprint) -> Vec<Arc<str>> {
+        let subject = Subject::of(&self.rules, trust, key);
+        subject.groups().iter().map(|(name, _)| Arc::from(*name)).collect()
+    }
+
     /// Whether a client with this key may come now: within the hours of its lines, and within those
     /// of each of its groups.
     ///
@@ -111,13 +117,12 @@ impl Told {
         }
         self.known.retain(|key, _| keys.contains(key));
         for key in keys {
-            if let Entry::Vacant(vacant) = self.known.entry(key) {
-                let allowance = ruled.allowance(trust, &key, now);
-                let closed = ruled.open(trust, &key, now).err();
-                vacant.insert(Known { allowance, closed });
-                let own = trust.keys.hours(&key).turn(now);
-                self.until = [self.until, own].into_iter().flatten().min();
-            }
+            let Entry::Vacant(new) = self.known.entry(key) else { continue };
+            let allowance = ruled.allowance(trust, &key, now);
+            let closed = ruled.open(trust, &key, now).err();
+            new.insert(Known { allowance, closed });
+            let own = trust.keys.hours(&key).turn(now);
+            self.until = [self.until, own].into_iter().flatten().min();
         }
         self.has_groups |= !ruled.rules.groups.is_empty();
         let number = |key: &Fingerprint| Holder::Listed(*key).principal();

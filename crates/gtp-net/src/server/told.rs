@@ -197,7 +197,8 @@ mod tests {
         let key = Identity::generate().fingerprint();
         let request = Request { key, name: None, verb: "tree", path: "x".into() };
         let client = SocketAddr::from(([127, 0, 0, 1], 9));
-        Visit { id: 1, client, whose: Whose::Listed, request, export: None }
+        let groups = Vec::new();
+        Visit { id: 1, client, whose: Whose::Listed, request, export: None, groups }
     }
 
     #[tokio::test]

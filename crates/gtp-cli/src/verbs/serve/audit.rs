@@ -356,7 +356,8 @@ mod tests {
         let key = gtp::Identity::generate().fingerprint();
         let request = Request { key, name: Some("anna".into()), verb: "tree", path: path.into() };
         let client = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
-        Visit { id: 7, client, whose: gtp::Whose::Listed, request, export: None }
+        let groups = Vec::new();
+        Visit { id: 7, client, whose: gtp::Whose::Listed, request, export: None, groups }
     }
 
     fn started(path: &str) -> ServerEvent {

@@ -63,6 +63,9 @@ struct Counts {
     running: Family<Labels, Gauge>,
     rates_now: Gauges,
     granted: Gauges,
+    /// Content, and rates now, by group and verb.
+    group_content: Counters,
+    group_rates: Gauges,
     limited: Family<Labels, Counter<f64, AtomicU64>>,
     capacity: Gauges,
     standing: Family<Labels, Gauge>,
@@ -78,6 +81,7 @@ struct Counts {
     counted: BTreeMap<SessionId, Moved>,
     /// Whose sessions run, or ran.
     shown: BTreeSet<Labels>,
+    groups_shown: BTreeSet<Labels>,
     /// When it was last looked what limits sessions.
     looked: Option<Time>,
 }
@@ -204,6 +208,8 @@ impl Counts {
             running: Family::default(),
             rates_now: Family::default(),
             granted: Family::default(),
+            group_content: Family::default(),
+            group_rates: Family::default(),
             limited: Family::default(),
             capacity: Family::default(),
             standing: Family::default(),
@@ -216,6 +222,7 @@ impl Counts {
             names: HashSet::new(),
             counted: BTreeMap::new(),
             shown: BTreeSet::new(),
+            groups_shown: BTreeSet::new(),
             looked: None,
         }
     }
@@ -244,6 +251,10 @@ impl Counts {
         let help = "Rates of the sessions that run";
         all.register("moving_bits_per_second", help, self.rates_now.clone());
         all.register("granted_bits_per_second", "What they are granted", self.granted.clone());
+        let help = "Content that was moved, by the groups of its clients";
+        all.register("group_content_bytes", help, self.group_content.clone());
+        let help = "Rates of the sessions that run, by the groups of their clients";
+        all.register("group_moving_bits_per_second", help, self.group_rates.clone());
         let help = "Time that sessions ran, by what kept them from going faster";
         all.register("limited_seconds", help, self.limited.clone());
         let help = "What this server shares out where no daemon does";
@@ -306,6 +317,23 @@ impl Counts {
             self.granted.get_or_create(&labels).set(granted);
             self.shown.insert(labels);
         }
+        self.show_groups(running);
+    }
+
+    /// Shows how fast the sessions of each group's members go together.
+    fn show_groups(&mut self, running: &[Running]) {
+        let none = |labels: &Labels| (labels.clone(), 0.0);
+        let mut sums: BTreeMap<Labels, f64> = self.groups_shown.iter().map(none).collect();
+        for Running { visit, pace, .. } in running {
+            let rate = pace.map_or(0.0, |pace| bps(pace.rate));
+            for group in &visit.groups {
+                *sums.entry(of_group(group, visit)).or_default() += rate;
+            }
+        }
+        for (labels, rate) in sums {
+            self.group_rates.get_or_create(&labels).set(rate);
+            self.groups_shown.insert(labels);
+        }
     }
 
     /// Counts the time since the last look for what limits each session now.
@@ -343,6 +371,10 @@ impl Counts {
     fn add(&mut self, visit: &Visit, moved: &Moved) {
         let labels = self.labels(visit);
         let counted = self.counted.entry(visit.id).or_default();
+        let content = moved.content_bytes.saturating_sub(counted.content_bytes);
+        for group in &visit.groups {
+            self.group_content.get_or_create(&of_group(group, visit)).inc_by(content);
+        }
         let add = |to: &Counters, amount: u64, counted: &mut u64| {
             to.get_or_create(&labels).inc_by(amount.saturating_sub(*counted));
             *counted = amount.max(*counted);
@@ -412,6 +444,13 @@ fn of_verb(visit: &Visit) -> Labels {
     vec![("verb", visit.request.verb.to_owned())]
 }
 
+/// The labels of a session for one of its client's groups, of which the configuration has few.
+fn of_group(group: &str, visit: &Visit) -> Labels {
+    let mut labels = vec![("group", group.to_owned())];
+    labels.extend(of_verb(visit));
+    labels
+}
+
 /// Readers of the numbers at a time: each takes a descriptor from clients.
 const READERS: usize = 16;
 
@@ -472,7 +511,7 @@ mod tests {
         let key = gtp::Identity::generate().fingerprint();
         let request = Request { key, name: Some(name.into()), verb: "get", path: "x".into() };
         let client = SocketAddr::from(([127, 0, 0, 1], 9));
-        Arc::new(Visit { id, client, whose, request, export: None })
+        Arc::new(Visit { id, client, whose, request, export: None, groups: Vec::new() })
     }
 
     fn page(numbers: &Numbers) -> String {
@@ -586,6 +625,39 @@ mod tests {
         numbers.counts().look(&[]);
         has(&format!("moving_bits_per_second{{{anna}}} 0.0"));
         has(&format!("running_sessions{{{anna}}} 0"));
+    }
+
+    #[test]
+    fn content_counts_once_for_each_group_of_a_client_and_rates_are_those_of_all_members() {
+        let numbers = Numbers::new(Sessions::default());
+        let member = |id, groups: &[&str]| {
+            let visit = Visit::clone(&visit(id, "anna", Whose::Listed));
+            let groups = groups.iter().map(|name| Arc::from(*name)).collect();
+            Arc::new(Visit { groups, ..visit })
+        };
+        let (both, one) = (member(1, &["lab", "night"]), member(2, &["lab"]));
+        let pace = |rate| {
+            let (rate, granted) = (Rate::from_mbps(rate), Rate::UNLIMITED);
+            Some(Pace { rate, granted, limited_by: LimitedBy::Path })
+        };
+        let running = |visit: &Arc<Visit>, bytes, rate| {
+            let (visit, moved, pace) = (Arc::clone(visit), moved(bytes), pace(rate));
+            Running { visit, moved, pace }
+        };
+        numbers.counts().look(&[running(&both, 5, 2), running(&one, 3, 4)]);
+        let has = |line: &str| {
+            let page = page(&numbers);
+            assert!(page.contains(&format!("\ngtp_serve_group_{line}\n")), "{line}: {page}");
+        };
+        has("content_bytes_total{group=\"lab\",verb=\"get\"} 8");
+        has("moving_bits_per_second{group=\"lab\",verb=\"get\"} 6000000.0");
+        has("moving_bits_per_second{group=\"night\",verb=\"get\"} 2000000.0");
+        let ended = ServerEvent::Ended { visit: both, moved: moved(9), failure: None };
+        numbers.counts().count(&ended);
+        numbers.counts().look(&[running(&one, 3, 4)]);
+        has("content_bytes_total{group=\"lab\",verb=\"get\"} 12");
+        has("content_bytes_total{group=\"night\",verb=\"get\"} 9");
+        has("moving_bits_per_second{group=\"night\",verb=\"get\"} 0.0");
     }
 
     #[test]

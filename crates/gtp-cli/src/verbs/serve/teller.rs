@@ -118,7 +118,7 @@ fn log(event: &ServerEvent) {
 }
 
 fn log_begin(visit: &Visit) {
-    let Visit { id, client, whose: _, request, export } = visit;
+    let Visit { id, client, whose: _, request, export, groups: _ } = visit;
     let Request { key, name, verb, path } = request;
     let (name, export, object) = (name.as_deref(), export.as_deref(), format!("/{path}"));
     info!(
@@ -127,7 +127,7 @@ fn log_begin(visit: &Visit) {
 }
 
 fn log_end(visit: &Visit, moved: &Moved, failure: Option<&Failure>) {
-    let Visit { id, client, whose: _, request, export } = visit;
+    let Visit { id, client, whose: _, request, export, groups: _ } = visit;
     let Request { key, name, verb, path } = request;
     let (name, export, object) = (name.as_deref(), export.as_deref(), format!("/{path}"));
     let (bytes, wire_bytes, files) = (moved.content_bytes, moved.wire_bytes, moved.files);
