@@ -26,6 +26,7 @@ mod patient;
 mod plain_log;
 mod plan;
 mod refused;
+mod routers;
 mod run;
 mod shell;
 mod show;

@@ -11,6 +11,7 @@ pub mod engine;
 pub mod flows;
 pub mod identity;
 pub mod messages;
+pub mod router;
 pub mod server;
 pub mod stream;
 pub mod ticket;
