@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
-use gtp::{Exports, Fingerprint, Law, PathUse, Rate, Reach, Url, Value};
+use gtp::{Exports, Fingerprint, Law, PathUse, Rate, Reach, RouterSpec, Url, Value};
 
 use crate::bench::BenchArgs;
 use crate::candidates::CandidatesArgs;
@@ -97,6 +97,8 @@ pub enum Verb {
     Probe(ProbeArgs),
     /// Put an emulated network between processes on this machine
     Emulate(EmulateArgs),
+    /// Share out a link on the way among the sessions of all hosts that ask
+    Router(RouterArgs),
     /// Five sources to one sink on this machine: a table, and a page with the rates over time
     Demo(DemoArgs),
     /// Measure a path from memory to memory, or a disk
@@ -148,6 +150,13 @@ pub struct HostArgs {
     /// capacity counts; if not said, a process that is given capacities keeps to them alone
     #[arg(long, value_name = "WHICH", env = "GTP_DAEMON", value_parser = daemon::which)]
     pub daemon: Option<Which>,
+    /// A router on the way that shares out a link (gtp router): its address, and what differs from
+    /// the usual: link=N (its first), far (this host is on the other side of the link), key=FILE
+    /// (router-key in the configuration directory), peers=RANGE (all). Ranges are joined by +. May
+    /// be repeated
+    #[arg(long, value_name = "ADDR[,WORD...]", env = "GTP_ROUTER", value_delimiter = ';',
+        value_parser = crate::routers::router)]
+    pub router: Vec<RouterSpec>,
 }
 
 /// Which servers are believed.
@@ -571,6 +580,30 @@ pub struct EmulateArgs {
     #[arg(long, env = "GTP_TUN", value_parser = BoolishValueParser::new())]
     pub tun: bool,
     /// Print counters this often
+    #[arg(long, value_name = "TIME", env = "GTP_STATS", value_parser = words::span,
+        allow_hyphen_values = true)]
+    pub stats: Option<Duration>,
+    /// One JSON object a line on standard output
+    #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
+    pub json: bool,
+}
+
+/// Options of `router`.
+#[derive(Debug, Args)]
+pub struct RouterArgs {
+    /// What a link carries that is to be shared out, out and in: 600Mbit, or 600Mbit/1Gbit. State
+    /// less than the link's speed: requests, receipts and other traffic need some. May be repeated;
+    /// links are numbered from 1
+    #[arg(long, value_name = "RATE[/RATE]", required = true, value_parser = crate::routers::link)]
+    pub link: Vec<[Rate; 2]>,
+    /// Where to listen, UDP; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4811")]
+    pub listen: String,
+    /// The file with the key that hosts share with it; made if it is not there; router-key in the
+    /// configuration directory if not said
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub key: Option<PathBuf>,
+    /// Show what is granted this often
     #[arg(long, value_name = "TIME", env = "GTP_STATS", value_parser = words::span,
         allow_hyphen_values = true)]
     pub stats: Option<Duration>,

@@ -445,6 +445,7 @@ mod tests {
             capacity_out: None,
             interval: None,
             daemon: None,
+            router: Vec::new(),
         };
         assert!(sharing(&alone).is_none());
         assert!(sharing(&HostArgs { daemon: Some(Which::Auto), ..alone.clone() }).is_some());

@@ -27,6 +27,7 @@ mod plain_log;
 mod plan;
 mod probe;
 mod refused;
+mod routers;
 mod run;
 mod shell;
 mod show;

@@ -12,6 +12,7 @@ pub mod flows;
 pub mod identity;
 pub mod messages;
 pub mod probe;
+pub mod router;
 pub mod server;
 pub mod stream;
 pub mod ticket;

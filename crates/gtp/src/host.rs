@@ -13,8 +13,10 @@ use gtp_net::client::{Detour, Endpoint, Listed, Listing, Terms, Url, Weight};
 use gtp_net::engine::{self, HostConfig, Missed, Sharing, Stands, StartError};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity, IdentityError, NoConfigDir, config_dir};
+use gtp_net::router::RouterOpen;
 use gtp_store::RootKind;
 
+use crate::router::RouterSpec;
 use crate::trust::Trust;
 
 /// One machine's share in all transfers of this process. Clones are the same host; its engine
@@ -36,6 +38,7 @@ pub struct HostBuilder {
     config_dir: Option<PathBuf>,
     keeping: Keeping,
     sharing: Option<Sharing>,
+    routers: Vec<RouterSpec>,
 }
 
 /// Whether a host needs a key that is the same the next time.
@@ -61,6 +64,7 @@ impl Host {
             config_dir: None,
             keeping: Keeping::Required,
             sharing: None,
+            routers: Vec::new(),
         }
     }
 
@@ -239,6 +243,12 @@ impl HostBuilder {
         self
     }
 
+    /// Asks a router for sessions that cross one of its links. May be called several times.
+    pub fn router(mut self, router: RouterSpec) -> HostBuilder {
+        self.routers.push(router);
+        self
+    }
+
     /// Where key and lists are kept, in place of the user's own configuration directory.
     pub fn config_dir(mut self, dir: impl Into<PathBuf>) -> HostBuilder {
         self.config_dir = Some(dir.into());
@@ -248,20 +258,27 @@ impl HostBuilder {
     /// Starts the engine; makes the key if there is none.
     ///
     /// # Errors
-    /// When there is no place for a key, it cannot be used, the system gives no thread, or a daemon
-    /// that was named does not take this host in within five seconds.
+    /// When there is no place for a key, it cannot be used, the system gives no thread, a daemon
+    /// that was named does not take this host in within five seconds, or a router's key or name is
+    /// not there.
     pub fn start(self) -> Result<Host, Failure> {
         let dir = self.config_dir.map_or_else(config_dir, Ok);
         let (identity, unkept) = match self.identity {
             Some(identity) => (identity, None),
             None => key_in(dir.as_deref().map_err(|e| *e), self.keeping)?,
         };
+        let routers = self.routers.iter().map(|spec| spec.open(dir.as_deref().ok()));
+        let routers = routers.collect::<Result<Vec<RouterOpen>, Failure>>()?;
         let interval = self.config.interval;
         let started = match self.sharing {
             Some(sharing) => engine::Host::start_shared(self.config, sharing),
             None => engine::Host::start(self.config).map_err(StartError::System),
         };
         let host = started.map_err(|error| Failure::new(kind(&error), error.to_string()))?;
+        if !routers.is_empty() {
+            let asked = host.ask_routers(&routers);
+            asked.map_err(|error| Failure::new(FailureKind::Other, error.to_string()))?;
+        }
         let endpoint = Endpoint::new(host, identity, interval);
         Ok(Host { endpoint, config_dir: dir.ok(), unkept, interval })
     }

@@ -46,6 +46,7 @@ mod host;
 mod order;
 pub mod probe;
 mod put;
+mod router;
 mod server;
 mod stream;
 mod transfer;
@@ -56,6 +57,7 @@ pub use get::Get;
 pub use host::{AcceptNew, Host, HostBuilder};
 pub use order::Order;
 pub use put::Put;
+pub use router::{ROUTER_KEY_FILE, ROUTER_PORT, RouterSpec};
 pub use server::{RunningServer, Server};
 pub use stream::{Connect, Listen, Listening};
 pub use transfer::{Stopper, Transfer};
@@ -70,6 +72,9 @@ pub use gtp_net::engine::{Bond, Sharing, Stands, Way, default_capacity, default_
 pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy, PathUse, WEIGHT_LOW};
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
 pub use gtp_net::messages::{FETCH_SOURCES_MAX, Reason};
+pub use gtp_net::router::{
+    BadPrefix, KeyError, LinkShown, LinkSide, Prefix, RouterKey, RouterServer, Shown,
+};
 pub use gtp_net::server::{
     Asked, Asker, BadExports, BadReach, Change, Confines, EXPORTS_MOST, ExportRule, Exports,
     GROUPS_MOST, GroupRule, GroupShare, KEYS_OF_GROUP_MOST, Limits, Moved, Pace, Pulse, Quota,

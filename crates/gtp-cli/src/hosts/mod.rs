@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 
-use gtp::{Rate, Url};
+use gtp::{Rate, RouterSpec, Url};
 
 use crate::cp::operand::{Operand, Remote};
-use crate::words;
+use crate::{routers, words};
 
 pub use named::Mirrors;
 
@@ -30,6 +30,8 @@ struct Known {
     /// This machine's capacities for transfers with the host.
     capacity: Option<Rate>,
     weight: Option<f64>,
+    /// Routers that transfers with the host cross.
+    routers: Vec<RouterSpec>,
 }
 
 /// Where a host is.
@@ -95,11 +97,13 @@ impl Hosts {
     pub fn settings(&self) -> Vec<(String, String)> {
         let of_host = |(name, known): (&String, &Known)| {
             let mirrors: Vec<String> = known.mirrors.iter().map(Url::encoded).collect();
+            let routers: Vec<String> = known.routers.iter().map(routers::say).collect();
             let all = [
                 ("address", Some(known.address.to_string())),
                 ("mirrors", (!mirrors.is_empty()).then(|| mirrors.join(","))),
                 ("capacity", known.capacity.map(words::say_rate)),
                 ("weight", known.weight.map(|weight| weight.to_string())),
+                ("router", (!routers.is_empty()).then(|| routers.join(";"))),
             ];
             let said = all.into_iter().filter_map(|(key, value)| Some((key, value?)));
             said.map(|(key, value)| (format!("host.{name}.{key}"), value)).collect::<Vec<_>>()
@@ -115,6 +119,7 @@ impl Known {
             mirrors: Vec::new(),
             capacity: None,
             weight: None,
+            routers: Vec::new(),
         };
         for (key, value) in says {
             known.take(key, value).map_err(|why| Bad {
@@ -135,9 +140,10 @@ impl Known {
                 let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 self.weight = Some(words::weight(&word)?);
             }
+            "router" => self.routers = routers_of(value)?,
             _ => {
-                return Err("no setting of a host; there are address, mirrors, capacity and \
-                            weight"
+                return Err("no setting of a host; there are address, mirrors, capacity, weight \
+                            and router"
                     .into());
             }
         }
@@ -147,6 +153,14 @@ impl Known {
 
 fn text(value: &toml::Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| "needs a text between quotes".into())
+}
+
+/// One router, or a list of them.
+fn routers_of(value: &toml::Value) -> Result<Vec<RouterSpec>, String> {
+    match value.as_array() {
+        Some(all) => all.iter().map(|value| routers::router(text(value)?)).collect(),
+        None => text(value)?.split(';').map(routers::router).collect(),
+    }
 }
 
 fn mirrors(value: &toml::Value) -> Result<Vec<Url>, String> {

@@ -33,6 +33,7 @@ impl Hosts {
         {
             *weight = said;
         }
+        names.set_routers(host, given)?;
         names.set_capacities(host, given)
     }
 }
@@ -123,6 +124,7 @@ impl<'a> Names<'a> {
             | Verb::Run(_)
             | Verb::Pump(_)
             | Verb::Emulate(_)
+            | Verb::Router(_)
             | Verb::Demo(_)
             | Verb::Bench(_)
             | Verb::Sessions(_)
@@ -211,6 +213,16 @@ impl<'a> Names<'a> {
             }
         }
         Ok(said.map(|(_, value)| value))
+    }
+
+    fn set_routers(&self, host: &mut HostArgs, given: &ArgMatches) -> Result<(), Failure> {
+        let said = |known: &Known| (!known.routers.is_empty()).then(|| known.routers.clone());
+        if !is_said(given, "router")
+            && let Some(routers) = self.one("router", said)?
+        {
+            host.router = routers;
+        }
+        Ok(())
     }
 
     fn set_capacities(&self, host: &mut HostArgs, given: &ArgMatches) -> Result<(), Failure> {

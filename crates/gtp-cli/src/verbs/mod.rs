@@ -11,6 +11,7 @@ mod id;
 mod ls;
 mod man;
 pub mod put;
+mod router;
 mod serve;
 mod settings;
 pub mod several;
@@ -103,6 +104,7 @@ fn obey(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Stream(args) => stream::run(args),
         Verb::Probe(args) => crate::probe::run(args),
         Verb::Emulate(args) => emulate::run(args),
+        Verb::Router(args) => router::run(args),
         Verb::Demo(args) => crate::demo::run(&args, transfer::agreed(args.control)),
         Verb::Bench(args) => crate::bench::run(args),
         Verb::Sessions(args) => crate::daemon::sessions(&args),
@@ -145,6 +147,9 @@ pub fn host(args: &HostArgs) -> HostBuilder {
     }
     if let Some(interval) = args.interval {
         builder = builder.interval(Span::from_nanos(interval.as_nanos() as u64));
+    }
+    for router in &args.router {
+        builder = builder.router(router.clone());
     }
     match crate::daemon::sharing(args) {
         Some(sharing) => builder.share(sharing),

@@ -19,6 +19,7 @@ use super::api::{
     TransferProgress,
 };
 use super::carrier::{Outgoing, Parcel};
+use super::driver::Routing;
 use super::keeper::DaemonNews;
 use super::mates::Stray;
 use super::reader::{Loaded, ReadJobs};
@@ -64,6 +65,8 @@ pub(super) enum Notice {
     Carrier(CarrierNotice),
     /// A datagram of one of its sessions has come to another engine.
     Stray(Box<Stray>),
+    /// Routers are to be asked, each through its socket.
+    AskRouters(Box<Routing>, Vec<std::net::UdpSocket>),
     /// The last handle is gone.
     Shutdown,
 }

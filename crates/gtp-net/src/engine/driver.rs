@@ -12,7 +12,6 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_laws::gtp2004;
 use gtp_proto::agent::{Agent, AgentConfig, Side as AgentSide};
 use gtp_proto::direction::Allot as _;
-use gtp_proto::direction::Round;
 use gtp_proto::limits::INTERVAL_MAX;
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
@@ -36,6 +35,11 @@ use super::table::{Session, Side, Table};
 use super::transfer::{self, Transfer, broke};
 
 mod allowed;
+mod round;
+mod routing;
+
+use round::tick;
+pub(super) use routing::Routing;
 
 /// Everything that a host runs.
 pub(super) struct Driver {
@@ -54,6 +58,8 @@ pub(super) struct Driver {
     junk: Junk,
     place: Place,
     allowed: Arc<Allowances>,
+    /// If it asks routers.
+    routing: Option<Box<Routing>>,
     leaving: bool,
 }
 
@@ -103,6 +109,7 @@ impl Driver {
             junk: Junk::default(),
             place,
             allowed: Arc::default(),
+            routing: None,
             leaving: false,
         }
     }
@@ -116,7 +123,10 @@ impl Driver {
     pub fn handle_notice(&mut self, now: Time, notice: Notice) {
         match notice {
             // These concern the owner of the sockets and the loop.
-            Notice::AddSocket(..) | Notice::Arrivals(..) | Notice::Beat(..) => {}
+            Notice::AddSocket(..)
+            | Notice::Arrivals(..)
+            | Notice::Beat(..)
+            | Notice::AskRouters(..) => {}
             Notice::Carrier(notice) => self.handle_carrier_notice(now, notice),
             Notice::OpenSource(mut new) => {
                 self.settle(&mut new.session);
@@ -552,8 +562,10 @@ impl Driver {
             }
         }
         let was_quiet = self.is_quiet();
-        tick(&mut self.out, now, &mut self.table);
-        tick(&mut self.in_, now, &mut self.table);
+        self.watch_routers(now);
+        let routing = &mut self.routing;
+        tick(&mut self.out, now, &mut self.table, routing.as_deref_mut());
+        tick(&mut self.in_, now, &mut self.table, routing.as_deref_mut());
         if was_quiet && !self.is_quiet() {
             self.look_soon(now);
         }
@@ -598,6 +610,7 @@ impl Driver {
 
     fn remove(&mut self, now: Time, index: usize) {
         let Some(session) = self.table.remove(index) else { return };
+        self.leave_routers(&session);
         match session.side {
             Side::Source(source) => {
                 source.publish();
@@ -668,11 +681,11 @@ impl Driver {
     pub fn poll_timeout(&self) -> Time {
         let posting = self.out.agent.is_posting() || self.in_.agent.is_posting();
         if self.table.is_empty() && self.transfers.is_empty() && !posting {
-            return Time::MAX;
+            return self.routers_due();
         }
         let agents = self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout());
         let regular = self.upkeep_due.min(self.publish_due).min(self.echo_due);
-        self.table.poll_timeout().min(agents).min(regular)
+        self.table.poll_timeout().min(agents).min(regular).min(self.routers_due())
     }
 
     /// Tells the handles what happened, once what is due has been sent.
@@ -754,43 +767,6 @@ pub(super) fn agents(now: Time, config: HostConfig) -> [Agent; 2] {
     let law = Box::new(gtp2004::Host::new(config.capacity_in));
     let in_ = agent(AgentSide::Sink, config.capacity_in).deciding_by(law);
     [agent(AgentSide::Source, config.capacity_out), in_]
-}
-
-/// Has the agent of one direction decide, if it is time, and its sessions hear what.
-fn tick(direction: &mut Direction<Allotter>, now: Time, table: &mut Table) {
-    let side = direction.side();
-    let Some(mut round) = direction.poll_round(now) else { return };
-    if side == AgentSide::Source {
-        share_paths(&mut round, now, table);
-    }
-    for (index, session) in table.iter_mut().filter(|(_, session)| session.direction() == side) {
-        let flow = session.flow;
-        if let Some((name, source)) = session.over_path() {
-            round.paths().tell(now, flow, name, source);
-        }
-        round.add(index, session.flow, session.report(now), session.activity(now));
-        if let Some(details) = round.agent().wants_details() {
-            details.push(session.details());
-        }
-    }
-    for (index, grant) in round.decide() {
-        if let Some(session) = table.get_mut(index) {
-            session.handle_grant(now, grant);
-        }
-        table.touch(now, index);
-    }
-    direction.rest_if_quiet(now);
-}
-
-/// Has the sessions of each path group share what their path carries.
-fn share_paths(round: &mut Round<'_, Allotter>, now: Time, table: &mut Table) {
-    for (_, session) in table.iter_mut() {
-        let flow = session.flow;
-        if let Some((name, source)) = session.over_path() {
-            round.paths().visit(now, flow, name, source);
-        }
-    }
-    round.paths().share_out(now);
 }
 
 fn count(counter: &std::sync::atomic::AtomicU64) {

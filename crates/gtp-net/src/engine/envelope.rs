@@ -116,6 +116,17 @@ impl Envelope {
         }
     }
 
+    /// Where the peer is.
+    pub fn peer_ip(&self) -> IpAddr {
+        self.peer.ip()
+    }
+
+    /// Both ids of the session, the smaller one first: the same at both ends.
+    pub fn ids(&self) -> [u32; 2] {
+        let (one, other) = (self.local_session, self.peer_session);
+        [one.min(other), one.max(other)]
+    }
+
     /// Gives the session another way besides UDP, unless it has one.
     pub fn carry(
         &mut self,

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -33,7 +33,7 @@ use super::calls::{Calls, Counters};
 use super::carrier::Carrier;
 use super::command::{CarrierNotice, NewSource, NewTransfer, Notice, Notices, TransferId};
 use super::council::{Council, Decider};
-use super::driver::{self, Deciders};
+use super::driver::{self, Deciders, Routing};
 use super::keeper::{Keeper, Sharing, StartError};
 use super::mates::{Place, session_of};
 use super::reader::{self, Loaded, ReadJob, ReadJobs};
@@ -42,6 +42,7 @@ use super::standing::{Shown, Stands};
 use super::turns::Party;
 use super::writer;
 use crate::messages::Arrivals;
+use crate::router::RouterOpen;
 
 /// One host: its sockets, its capacity in both directions, and the engines that serve them. Clones
 /// are the same host, at the same one of its engines: what is opened through this value is that
@@ -334,6 +335,19 @@ impl Host {
         }
     }
 
+    /// Asks these routers for sessions that begin from now on.
+    ///
+    /// # Errors
+    /// When no socket is to be had.
+    pub fn ask_routers(&self, opens: &[RouterOpen]) -> io::Result<()> {
+        for engine in &self.shared.engines {
+            let routing = Routing::new(self.shared.clock.now(), opens.to_vec());
+            let sockets = routing.addresses().map(connected).collect::<io::Result<Vec<_>>>()?;
+            engine.notices.send(Notice::AskRouters(Box::new(routing), sockets));
+        }
+        Ok(())
+    }
+
     /// Waits until each engine's thread has gone through its loop once more. Returns whether all of
     /// them have; an engine that has ended cannot. Safe to cancel.
     pub async fn turn_over(&self) -> bool {
@@ -609,6 +623,18 @@ fn deciders([out, in_]: [Agent; 2], posts: &[Post]) -> Vec<Deciders> {
     let seats = Council::seats(out, wakers()).into_iter().zip(Council::seats(in_, wakers()));
     let common = |(out, in_)| Deciders { out: Decider::Common(out), in_: Decider::Common(in_) };
     seats.map(common).collect()
+}
+
+/// A socket of any port to this address.
+fn connected(to: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = std::net::UdpSocket::bind((any, 0))?;
+    socket.set_nonblocking(true)?;
+    socket.connect(to)?;
+    Ok(socket)
 }
 
 /// Says what to do about a socket's buffers.

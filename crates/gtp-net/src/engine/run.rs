@@ -39,12 +39,16 @@ struct Engine {
     driver: Driver,
     sockets: Vec<(SocketId, UdpSocket)>,
     carriers: HashMap<SocketId, Arc<Outgoing>>,
+    /// One to each router that is asked.
+    routers: Vec<std::net::UdpSocket>,
     ready: Vec<bool>,
     timings: Vec<Timing>,
     intake: Intake,
     received: ReceiveBatch,
     naps: Naps,
     outgoing: Batch,
+    /// Room for one datagram to a router.
+    asked: Vec<u8>,
     /// Questions whether datagrams of a session have come.
     questions: PendingQuestions,
     /// What of `outgoing` the kernel had no room for.
@@ -70,6 +74,9 @@ const KNOCK: &[u8] = &[0];
 const NOTICES: usize = 256;
 /// Parcels of carriers among them: about as many bytes as one socket may bring in its turn.
 const PARCELS: usize = 4;
+/// Answers of a router that are taken in at once, and longer than any of them.
+const ANSWERS: usize = 64;
+const ANSWER_MOST: usize = 2_048;
 /// A full socket is tried again after this: 64 KB at 5 Gbit/s.
 const RETRY: Span = Span::from_micros(100);
 /// A system that cannot even wait is not asked again at full speed.
@@ -111,12 +118,14 @@ pub(super) fn spawn(outfit: Outfit) -> io::Result<JoinHandle<()>> {
             driver,
             sockets: Vec::new(),
             carriers: HashMap::new(),
+            routers: Vec::new(),
             ready: Vec::new(),
             timings: Vec::new(),
             intake: Intake::new(clock.now()),
             received: ReceiveBatch::new(),
             naps,
             outgoing: Batch::default(),
+            asked: Vec::new(),
             questions: PendingQuestions::default(),
             stuck: None,
             leave_by: Time::MAX,
@@ -137,12 +146,15 @@ impl Engine {
             }
             self.receive();
             self.answer_questions();
+            self.hear_routers();
             let now = self.clock.now();
             self.look_at_intake(now);
             self.driver.handle_timeout(now);
+            self.ask_routers(now);
             self.shown.set(self.driver.stands(now));
             let now = self.send();
             self.driver.flush_events(now);
+            self.ask_routers(now);
             if self.driver.has_left() || self.leave_by <= now {
                 return;
             }
@@ -169,6 +181,10 @@ impl Engine {
                     self.calls.message.count();
                     self.questions.ask(flow, answer, self.fullest());
                     self.ready.fill(true);
+                }
+                Ok(Notice::AskRouters(routing, sockets)) => {
+                    self.routers = sockets;
+                    self.driver.ask_routers(*routing);
                 }
                 // The asking task may have ended.
                 Ok(Notice::Beat(answer)) => drop(answer.send(())),
@@ -242,6 +258,27 @@ impl Engine {
             }
         }
         self.intake.handle_turn(fullest);
+    }
+
+    /// Takes in what routers have answered.
+    fn hear_routers(&mut self) {
+        let mut datagram = [0; ANSWER_MOST];
+        for (router, socket) in self.routers.iter().enumerate() {
+            // A router that is not there may be refused by its host, again and again.
+            for _ in 0..ANSWERS {
+                let Ok(len) = socket.recv(&mut datagram) else { break };
+                self.driver.handle_router(self.clock.now(), router, &datagram[..len]);
+            }
+        }
+    }
+
+    /// Sends what is to be asked of routers. What cannot be sent is repeated soon.
+    fn ask_routers(&mut self, now: Time) {
+        for (router, socket) in self.routers.iter().enumerate() {
+            while self.driver.poll_router(now, router, &mut self.asked) {
+                let _ = socket.send(&self.asked);
+            }
+        }
     }
 
     /// How full the fullest receive buffer is, from 0 to about 1.
@@ -363,7 +400,8 @@ impl Engine {
                 self.poller.wait([], &mut [], Some(timeout.map_or(rest, |span| span.min(rest))))
             }
             None => {
-                let fds = self.sockets.iter().map(|(_, socket)| socket.as_fd());
+                let routers = self.routers.iter().map(|socket| socket.as_fd());
+                let fds = self.sockets.iter().map(|(_, socket)| socket.as_fd()).chain(routers);
                 self.poller.wait(fds, &mut self.ready, timeout)
             }
         };

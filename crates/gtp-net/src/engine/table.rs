@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::{Activity, FlowId, Grant, PathName, Report, Side as AgentSide, SourceSession};
 
 use super::batch::Batch;
@@ -282,6 +282,16 @@ impl Session {
             Side::Sink(sink) => sink.core.handle_grant(grant),
             Side::StreamSource(source) => source.core.handle_grant(now, grant),
             Side::StreamSink(sink) => sink.core.handle_grant(grant),
+        }
+    }
+
+    /// What the routers that it crosses could let it have.
+    pub fn handle_routers(&mut self, offer: Rate) {
+        match &mut self.side {
+            Side::Source(source) => source.core.handle_routers(offer),
+            Side::Sink(sink) => sink.core.handle_routers(offer),
+            Side::StreamSource(source) => source.core.handle_routers(offer),
+            Side::StreamSink(sink) => sink.core.handle_routers(offer),
         }
     }
 
