@@ -92,16 +92,12 @@ impl RouterKey {
             Err(KeyError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
             ended => return ended,
         }
-        let failed = |error| KeyError::Io { path: path.to_owned(), error };
-        let mut key = Zeroizing::new([0; 32]);
-        gtp_sys::entropy::fill(&mut *key);
-        let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        let digits = Zeroizing::new(digits + "\n");
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-        file.write_all(digits.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
-        Ok(RouterKey::new(&key))
+        match draw(path) {
+            // Another process was quicker: its key counts.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            drawn => drawn.map_err(|error| KeyError::Io { path: path.to_owned(), error })?,
+        }
+        RouterKey::load(path)
     }
 
     fn key(&self, purpose: Use) -> &[u8; 32] {
@@ -111,6 +107,24 @@ impl RouterKey {
             Use::Pass => &self.pass,
         }
     }
+}
+
+/// Draws a key into a file that is not there. It has its name only once it is whole, so that nobody
+/// reads half of it.
+fn draw(path: &Path) -> io::Result<()> {
+    let mut key = Zeroizing::new([0; 32]);
+    gtp_sys::entropy::fill(&mut *key);
+    let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = Zeroizing::new(digits + "\n");
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    let new = PathBuf::from(name);
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&new)?;
+    let written = file.write_all(digits.as_bytes()).and_then(|()| file.sync_all());
+    let named = written.and_then(|()| std::fs::hard_link(&new, path));
+    std::fs::remove_file(&new)?;
+    named
 }
 
 /// The bytes of 64 hexadecimal digits.
@@ -153,6 +167,18 @@ mod tests {
         assert_ne!(tag(&drawn, Use::ToHost), tag(&drawn, Use::ToRouter));
         assert_ne!(tag(&drawn, Use::ToHost), tag(&drawn, Use::Pass));
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn processes_that_draw_at_once_have_one_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("router-key");
+        draw(&path).unwrap();
+        let first = std::fs::read(&path).unwrap();
+        assert_eq!(draw(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), first);
+        let names = std::fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(names, 1, "nothing is left beside it");
     }
 
     #[test]
