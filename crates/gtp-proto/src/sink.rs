@@ -571,6 +571,11 @@ impl SinkSession {
         }
     }
 
+    /// How long what others have overtaken is waited for at least.
+    fn patience(&self) -> Span {
+        self.quick.as_ref().map_or(Span::ZERO, |quick| quick.patience)
+    }
+
     /// A gap that is older than the reordering seen is a loss.
     fn look_for_gaps(&mut self, now: Time) {
         let Some(quick) = &mut self.quick else { return };
@@ -605,7 +610,7 @@ impl SinkSession {
         self.note_hearing(now, &status);
         self.peer = Some(status);
         if self.asker.is_tail_open() {
-            self.settle_due = self.settle_due.min(now + self.echo.guard);
+            self.settle_due = self.settle_due.min(now + self.echo.guard.max(self.patience()));
         }
         Ok(())
     }
@@ -666,7 +671,7 @@ impl SinkSession {
         self.look_for_gaps(now);
         if self.settle_due <= now {
             self.asker.settle();
-            self.settle_due = now + self.grant.interval;
+            self.settle_due = now + self.grant.interval.max(self.patience());
         }
         if self.silence(now) > SESSION_TIMEOUT && self.closing_since.is_none() {
             self.closing_since = Some(now);

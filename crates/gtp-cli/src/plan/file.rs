@@ -510,7 +510,7 @@ fn size(value: &toml::Value) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    const HOSTS: &str = "abc";
+    const HOSTS: &str = "abcd";
 
     /// A plan whose hosts are `a`, `b` and `c`.
     fn with_hosts(rest: &str) -> String {
@@ -616,7 +616,7 @@ mod tests {
         let parts = part("x", "a") + &part("y", "c");
         let whole = |after: &str| {
             format!(
-                "{parts}[object.d]\nsize = 9\nhas = [\"b\"]\nwants = [\"a\"]\nafter = [{after}]\n"
+                "{parts}[object.d]\nsize = \"9KB\"\nhas = [\"b\"]\nwants = [\"d\"]\nafter = [{after}]\n"
             )
         };
         let all = faults(&whole("\"x\""));

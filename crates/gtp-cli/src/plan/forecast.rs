@@ -107,8 +107,8 @@ mod tests {
     use super::*;
 
     fn plan(rest: &str) -> Plan {
-        let key = Fingerprint::of_public_key(&[]);
         let host = |(name, out, into): (&str, &str, &str)| {
+            let key = Fingerprint::of_public_key(name.as_bytes());
             format!(
                 "[host.{name}]\nurl = \"gtp://{name}\"\nkey = \"{key}\"\nout = \"{out}\"\n\
                  in = \"{into}\"\n"

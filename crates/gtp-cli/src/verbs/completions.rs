@@ -67,7 +67,7 @@ mod tests {
         let whole = with_hosts(Shell::Zsh, &script);
         assert!(whole.find("_gtp_with_hosts() {") < whole.find(ZSH_END));
         // One for each verb that takes hosts, and one for `cp --also`.
-        assert_eq!(whole.matches(":_gtp_with_hosts'").count(), 9);
+        assert_eq!(whole.matches(":_gtp_with_hosts'").count(), 10);
         assert!(valued().iter().any(|word| word == "--ssh") && BASH.contains("VALUED)"));
         assert!(!valued().iter().any(|word| word == "--json"));
     }
