@@ -91,7 +91,7 @@ fn steady(output: &Output, (from, until): (f64, f64)) -> f64 {
         (from..=until).contains(&at).then_some((at, bytes as f64))
     });
     let first = within.next().expect("progress");
-    let last = within.last().expect("more progress");
+    let last = within.next_back().expect("more progress");
     (last.1 - first.1) * 8e-6 / (last.0 - first.0)
 }
 

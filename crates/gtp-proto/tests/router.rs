@@ -134,7 +134,7 @@ impl Net {
 
     fn run(&mut self, ms: u64) {
         for _ in 0..ms {
-            self.now = self.now + MS;
+            self.now += MS;
             self.step();
         }
     }
@@ -300,7 +300,7 @@ fn what_was_recorded_opens_nothing_when_its_host_is_forgotten() {
     }
     net.hosts.clear();
     for seconds in 1..20 {
-        net.now = net.now + MS * 1_000;
+        net.now += MS * 1_000;
         net.router.handle_timeout(net.now);
         for datagram in &said {
             let again = net.router.handle_datagram(net.now, 9, datagram, &KEY);

@@ -219,7 +219,7 @@ proptest! {
                 // A weight, up to three optional fields of 2, 6 and 14 bytes, or both.
                 (Control::Feedback(_), Ok(Some(left))) => {
                     let gone = body.len() - cut;
-                    prop_assert!(gone % 2 == 0 && gone <= 4 + 2 + 6 + 14, "{}", gone);
+                    prop_assert!(gone.is_multiple_of(2) && gone <= 4 + 2 + 6 + 14, "{}", gone);
                     prop_assert_eq!(&encoded(&left)[..], &body[..cut]);
                 }
                 // A status has two fields that need not be there, and one optional field.
