@@ -80,6 +80,7 @@ pub const NAMES: &[&str] = &[
     "neighbours",
     "plan",
     "one-to-five",
+    "router",
 ];
 
 /// Runs one case once; returns its rows.
@@ -113,6 +114,7 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "daemon-lives" => Ok(vec![crate::lives::run(tools)?]),
         "plan" => crate::plans::run(tools),
         "one-to-five" => Ok(vec![crate::sinks::run(tools)?]),
+        name if name.starts_with("router") => crate::routed::run(name, tools),
         "churn" => Ok(vec![crate::churn::run(tools)?]),
         "crowd" => crate::crowd::run(tools),
         name if name.starts_with("neighbours") => crate::neighbours::run(name, tools),

@@ -26,6 +26,7 @@ pub mod produce;
 mod product;
 pub mod record;
 pub mod rivals;
+pub mod routed;
 mod running;
 pub mod sinks;
 pub mod sockets;
