@@ -572,7 +572,7 @@ impl SinkSession {
     }
 
     /// How long what others have overtaken is waited for at least.
-    fn patience(&self) -> Span {
+    fn overtaken_wait(&self) -> Span {
         self.quick.as_ref().map_or(Span::ZERO, |quick| quick.patience)
     }
 
@@ -610,7 +610,7 @@ impl SinkSession {
         self.note_hearing(now, &status);
         self.peer = Some(status);
         if self.asker.is_tail_open() {
-            self.settle_due = self.settle_due.min(now + self.echo.guard.max(self.patience()));
+            self.settle_due = self.settle_due.min(now + self.echo.guard.max(self.overtaken_wait()));
         }
         Ok(())
     }
@@ -671,7 +671,7 @@ impl SinkSession {
         self.look_for_gaps(now);
         if self.settle_due <= now {
             self.asker.settle();
-            self.settle_due = now + self.grant.interval.max(self.patience());
+            self.settle_due = now + self.grant.interval.max(self.overtaken_wait());
         }
         if self.silence(now) > SESSION_TIMEOUT && self.closing_since.is_none() {
             self.closing_since = Some(now);

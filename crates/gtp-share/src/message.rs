@@ -10,7 +10,7 @@ use gtp_proto::path::{Mode, Standing};
 use serde::{Deserialize, Serialize};
 
 /// Version of messages and pages. Daemon and programs must agree on it.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Bytes of a message at most.
 pub const MESSAGE_MOST: usize = 4_096;
 /// Bytes of a packet of a list at most.

@@ -616,7 +616,8 @@ mod tests {
         let parts = part("x", "a") + &part("y", "c");
         let whole = |after: &str| {
             format!(
-                "{parts}[object.d]\nsize = \"9KB\"\nhas = [\"b\"]\nwants = [\"d\"]\nafter = [{after}]\n"
+                "{parts}[object.d]\nsize = \"9KB\"\nhas = [\"b\"]\nwants = [\"d\"]\n\
+                 after = [{after}]\n"
             )
         };
         let all = faults(&whole("\"x\""));
