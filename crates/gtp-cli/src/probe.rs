@@ -137,7 +137,9 @@ fn lines(name: &str, asked: Rate, way: &Way) -> Vec<String> {
         let why = limited_by.map_or_else(
             || "the hosts or the path allow less".to_owned(),
             |limit| match limit {
-                LimitedBy::Demand => "a rate that one end was told is lower".to_owned(),
+                LimitedBy::Demand => {
+                    "this host was late, or one end was told a lower rate".to_owned()
+                }
                 limit => format!("limited by the {}", limit.as_str()),
             },
         );
