@@ -510,7 +510,7 @@ fn size(value: &toml::Value) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    const HOSTS: &str = "abcd";
+    const HOSTS: &str = "abc";
 
     /// A plan whose hosts are `a`, `b` and `c`.
     fn with_hosts(rest: &str) -> String {
@@ -613,10 +613,14 @@ mod tests {
         let part = |name: &str, from: &str| {
             format!("[object.{name}]\npath = \"d/{name}\"\nhas = [\"{from}\"]\nwants = [\"b\"]\n")
         };
-        let parts = part("x", "a") + &part("y", "c");
+        let key = Fingerprint::of_public_key(b"another");
+        let fourth = format!(
+            "[host.w]\nurl = \"gtp://w\"\nkey = \"{key}\"\nin = \"1Mbit\"\nout = \"1Mbit\"\n"
+        );
+        let parts = fourth + &part("x", "a") + &part("y", "c");
         let whole = |after: &str| {
             format!(
-                "{parts}[object.d]\nsize = \"9KB\"\nhas = [\"b\"]\nwants = [\"d\"]\n\
+                "{parts}[object.d]\nsize = \"9KB\"\nhas = [\"b\"]\nwants = [\"w\"]\n\
                  after = [{after}]\n"
             )
         };
