@@ -11,6 +11,7 @@ pub mod engine;
 pub mod flows;
 pub mod identity;
 pub mod messages;
+mod prefix;
 pub mod probe;
 pub mod router;
 pub mod server;

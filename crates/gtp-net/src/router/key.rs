@@ -13,7 +13,7 @@ use gtp_proto::router::{TAG_BYTES, Tags, Use};
 use zeroize::Zeroizing;
 
 /// A key of 32 bytes, as the three that follow from it.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RouterKey {
     to_router: Zeroizing<[u8; 32]>,
     to_host: Zeroizing<[u8; 32]>,

@@ -5,10 +5,9 @@
 
 mod ask;
 mod key;
-mod prefix;
 mod serve;
 
+pub use crate::prefix::{BadPrefix, Prefix};
 pub use ask::{LinkSide, RouterOpen};
 pub use key::{KeyError, RouterKey};
-pub use prefix::{BadPrefix, Prefix};
 pub use serve::{LinkShown, RouterServer, Shown};

@@ -11,13 +11,12 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use crate::client::DEFAULT_PORT;
+use crate::prefix::{BadPrefix, Prefix};
 
 /// A range of addresses with their ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// An address of the range; its bits behind the first `bits` count nothing.
-    network: IpAddr,
-    bits: u8,
+    range: Prefix,
     ports: RangeInclusive<u16>,
 }
 
@@ -32,16 +31,7 @@ pub struct BadReach;
 impl Reach {
     /// Whether this address lies in the range.
     pub fn holds(&self, address: SocketAddr) -> bool {
-        let bits = |ip: IpAddr| match ip {
-            IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
-            IpAddr::V6(v6) => (v6.to_bits(), 128),
-        };
-        let (own, own_length) = bits(self.network);
-        let (other, length) = bits(address.ip().to_canonical());
-        let differing = own ^ other;
-        own_length == length
-            && differing.leading_zeros() >= u32::from(self.bits)
-            && self.ports.contains(&address.port())
+        self.range.holds(address.ip()) && self.ports.contains(&address.port())
     }
 }
 
@@ -57,17 +47,9 @@ impl FromStr for Reach {
             }
             None => text.find(['/', ':']).map_or((text, ""), |at| text.split_at(at)),
         };
-        let network: IpAddr = network.parse().map_err(|_| BadReach)?;
-        let (bits, ports) = match rest.strip_prefix('/') {
-            Some(rest) => rest.find(':').map_or((rest, ""), |at| rest.split_at(at)),
-            None => ("", rest),
-        };
-        let most = if network.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
-            "" if !rest.starts_with('/') => most,
-            bits => number(bits).filter(|&bits| bits <= most).ok_or(BadReach)?,
-        };
-        Ok(Reach { network, bits: bits as u8, ports: ports_of(ports)? })
+        let (bits, ports) = rest.find(':').map_or((rest, ""), |at| rest.split_at(at));
+        let range = format!("{network}{bits}").parse().map_err(|BadPrefix| BadReach)?;
+        Ok(Reach { range, ports: ports_of(ports)? })
     }
 }
 
@@ -89,11 +71,12 @@ fn number(text: &str) -> Option<u16> {
 
 impl fmt::Display for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reach { network, bits, ports } = self;
-        match network {
-            IpAddr::V4(v4) => write!(f, "{v4}/{bits}:{}-{}", ports.start(), ports.end()),
-            IpAddr::V6(v6) => write!(f, "[{v6}]/{bits}:{}-{}", ports.start(), ports.end()),
+        let Reach { range, ports } = self;
+        match range.network() {
+            IpAddr::V4(v4) => write!(f, "{v4}")?,
+            IpAddr::V6(v6) => write!(f, "[{v6}]")?,
         }
+        write!(f, "/{}:{}-{}", range.bits(), ports.start(), ports.end())
     }
 }
 
@@ -143,6 +126,7 @@ mod tests {
             "10.0.0.0/8/9",
             "1.2.3.4:1-",
             "10.0.0.0/8:65536",
+            "::ffff:10.0.0.0/104",
         ] {
             assert_eq!(text.parse::<Reach>(), Err(BadReach), "{text}");
         }

@@ -1,7 +1,7 @@
-//! Ranges of addresses: whose sessions cross a router.
+//! Ranges of addresses: whose sessions cross a router, and where a server fetches.
 //!
-//! Ports do not count, since the end that calls has any. An address of IPv4 that is written as one
-//! of IPv6 is the former.
+//! Ports do not count here. An address of IPv4 that comes as one of IPv6 is the former, and a range
+//! is written as the former alone. Nothing is looked up.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,6 +20,16 @@ pub struct Prefix {
 pub struct BadPrefix;
 
 impl Prefix {
+    /// An address of the range.
+    pub fn network(&self) -> IpAddr {
+        self.network
+    }
+
+    /// How many of its first bits all addresses of the range share.
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
     /// Whether this address lies in the range.
     pub fn holds(&self, address: IpAddr) -> bool {
         let bits = |ip: IpAddr| match ip {
@@ -41,9 +51,13 @@ impl FromStr for Prefix {
             None => (text, None),
         };
         let network: IpAddr = network.parse().map_err(|_| BadPrefix)?;
+        if network.to_canonical() != network {
+            return Err(BadPrefix);
+        }
         let most = if network.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             None => most,
+            // Parsing alone would take a sign, too.
             Some(bits) if bits.bytes().all(|digit| digit.is_ascii_digit()) => {
                 bits.parse().ok().filter(|&bits| bits <= most).ok_or(BadPrefix)?
             }
@@ -76,7 +90,16 @@ mod tests {
             assert!(prefix.holds(inside.parse().unwrap()), "{range} and {inside}");
             assert!(!prefix.holds(outside.parse().unwrap()), "{range} and {outside}");
         }
-        for wrong in ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "host", "10.0.0.0/8:4810"] {
+        for wrong in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "host",
+            "10.0.0.0/8:4810",
+            "::/129",
+            "::ffff:10.0.0.0/104",
+        ] {
             assert!(wrong.parse::<Prefix>().is_err(), "{wrong}");
         }
     }
