@@ -18,7 +18,8 @@ use crate::router::{RouterKey, RouterOpen};
 /// What is asked of routers.
 pub(crate) struct Routing {
     crossings: Crossings,
-    /// Each router once, however many of its links are crossed.
+    /// Each router once, however many of its links are crossed. One that is named with two keys is
+    /// two, of which the one with the wrong key is silent.
     routers: Vec<(SocketAddr, RouterKey)>,
     /// What crosses which link of which of them.
     crossed: Vec<(usize, RouterOpen)>,
@@ -32,7 +33,10 @@ impl Routing {
         let (mut crossings, mut routers) = (Crossings::default(), Vec::new());
         let mut crossed = Vec::new();
         for open in opens {
-            let known = routers.iter().position(|(address, _)| *address == open.address);
+            let same = |(address, key): &(SocketAddr, RouterKey)| {
+                *address == open.address && *key == open.key
+            };
+            let known = routers.iter().position(same);
             let router = known.unwrap_or_else(|| {
                 let mut name = [0; 16];
                 gtp_sys::entropy::fill(&mut name);
