@@ -3,7 +3,6 @@
 //! The server tells once a second how far it is, and ten times more when it has seen the end, since
 //! each of its frames may be lost. The client believes the last word.
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -83,7 +82,7 @@ async fn exchange(
             let both = async { tokio::try_join!(hear(&reader, &noted), ends) };
             let (told, ()) = tokio::select! {
                 ended = both => ended?,
-                never = show_on(&noted, show) => match never {},
+                broken = report(&noted, show, None) => return Err(broken),
             };
             noted.outcome(told)
         }
@@ -91,7 +90,7 @@ async fn exchange(
             let both = async { tokio::try_join!(hear(&reader, &noted), sending.wait()) };
             tokio::select! {
                 ended = both => ended?,
-                broken = tell_on(&writer, &noted, show) => return Err(broken),
+                broken = report(&noted, show, Some(&writer)) => return Err(broken),
             };
             noted.lock().0.is_done = true;
             for _ in 0..LAST_WORDS {
@@ -177,24 +176,17 @@ async fn hear(reader: &FrameReader, noted: &Noted) -> io::Result<Option<(Sent, S
     Ok(last)
 }
 
-/// Shows again and again how far this end is.
-async fn show_on(noted: &Noted, show: &(dyn Fn(Outcome) + Sync)) -> Infallible {
-    loop {
-        sleep(TELL_SPAN).await;
-        show(noted.outcome(None));
-    }
-}
-
-/// The same, and tells the other end; ends only with an error.
-async fn tell_on(
-    writer: &FrameWriter,
+/// Shows once a second how far this end is, and tells the other end if there is a writer; ends only
+/// with an error.
+async fn report(
     noted: &Noted,
     show: &(dyn Fn(Outcome) + Sync),
+    writer: Option<&FrameWriter>,
 ) -> io::Error {
     loop {
         sleep(TELL_SPAN).await;
         show(noted.outcome(None));
-        if let Err(broken) = tell(writer, noted) {
+        if let Some(Err(broken)) = writer.map(|writer| tell(writer, noted)) {
             return broken;
         }
     }
