@@ -205,9 +205,14 @@ impl<'t> World<'t> {
         format!("{},key={}", router_at(router), self.key.display())
     }
 
-    /// Starts a session into nothing, with a trace.
-    fn get(&mut self, from: usize, to: usize, capacity: f64, routers: &[usize]) -> Result<()> {
-        let n = self.sessions.len();
+    /// Starts the session of this number, from one host to another and into nothing, with a trace.
+    fn get(
+        &mut self,
+        n: usize,
+        (from, to): (usize, usize),
+        capacity: f64,
+        routers: &[usize],
+    ) -> Result<()> {
         let config = self.lab.config(&format!("get{n}"));
         let mut get: Command = self.lab.command(&format!("h{to}"), &self.tools.gtp);
         get.env("GTP_CONFIG_DIR", config);
@@ -220,7 +225,8 @@ impl<'t> World<'t> {
         let null = || Stdio::null();
         let child = get.stdin(null()).stdout(null()).stderr(null()).spawn()?;
         let now = self.lab.now();
-        self.sessions.push(Some((child, now)));
+        self.sessions.resize_with(self.sessions.len().max(n + 1), || None);
+        self.sessions[n] = Some((child, now));
         Ok(())
     }
 
@@ -330,7 +336,6 @@ fn network(seed: u64, tools: &Tools) -> Result<Value> {
     for (n, (site, rates)) in drawn.hosts.iter().enumerate() {
         world.serve(n, rates[0], &[*site])?;
     }
-    world.sessions.resize_with(drawn.sessions.len(), || None);
     let mut changes = Vec::new();
     for phase in 0..PHASES {
         for n in 0..drawn.sessions.len() {
@@ -339,7 +344,8 @@ fn network(seed: u64, tools: &Tools) -> Result<Value> {
                 world.stop(n)?;
             }
             if course.first == phase {
-                start(&mut world, &drawn, n)?;
+                let (site, rates) = drawn.hosts[course.to];
+                world.get(n, (course.from, course.to), rates[1], &[site])?;
             }
         }
         changes.push(world.lab.now());
@@ -352,16 +358,6 @@ fn network(seed: u64, tools: &Tools) -> Result<Value> {
         }
     }
     figures(seed, &drawn, &world, &changes)
-}
-
-/// Starts a session of a drawn network in its place.
-fn start(world: &mut World<'_>, drawn: &Drawn, n: usize) -> Result<()> {
-    let Course { from, to, .. } = drawn.sessions[n];
-    let (site, rates) = drawn.hosts[to];
-    let rest = world.sessions.split_off(n);
-    let started = world.get(from, to, rates[1], &[site]);
-    world.sessions.extend(rest.into_iter().skip(1));
-    started
 }
 
 fn figures(seed: u64, drawn: &Drawn, world: &World<'_>, changes: &[f64]) -> Result<Value> {
@@ -431,7 +427,7 @@ fn row_of_links(tools: &Tools) -> Result<Value> {
     }
     for (n, (from, to)) in ways.iter().enumerate() {
         world.serve(2 * n, 300.0, &(*from..*to).collect::<Vec<usize>>())?;
-        world.get(2 * n, 2 * n + 1, 300.0, &[])?;
+        world.get(n, (2 * n, 2 * n + 1), 300.0, &[])?;
     }
     let began = world.lab.now() + BEGINS + SETTLES;
     world.wait_until(began + PHASE);
@@ -482,7 +478,7 @@ fn strangers(tools: &Tools) -> Result<Value> {
         for n in 0..2 {
             let routers: &[usize] = if asked && n == 1 { &[0] } else { &[] };
             world.serve(2 * n, 300.0, routers)?;
-            world.get(2 * n, 2 * n + 1, 300.0, &[])?;
+            world.get(n, (2 * n, 2 * n + 1), 300.0, &[])?;
         }
         let began = world.lab.now() + BEGINS + 2.0;
         world.wait_until(began + 3.0 * PHASE);

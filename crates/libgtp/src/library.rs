@@ -185,21 +185,9 @@ impl Library {
         };
         let listening = started.map_err(|failure| {
             keep_reason(&failure.text);
-            match failure.kind {
-                FailureKind::Authentication => Errno(libc::EACCES),
-                // An address that is not to be had is nearly always one in use.
-                FailureKind::Other
-                | FailureKind::Usage
-                | FailureKind::Missing
-                | FailureKind::Destination
-                | FailureKind::Temporary
-                | FailureKind::Unreachable
-                | FailureKind::Integrity
-                | FailureKind::TimeLimit
-                | FailureKind::NoUdpPath
-                | FailureKind::Partial
-                | FailureKind::Interrupted => Errno(libc::EADDRINUSE),
-            }
+            // Without keys nobody can be let in; else it is nearly always an address in use.
+            let is_locked = failure.kind == FailureKind::Authentication;
+            Errno(if is_locked { libc::EACCES } else { libc::EADDRINUSE })
         })?;
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (near, far) = socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None)?;
