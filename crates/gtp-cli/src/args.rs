@@ -232,15 +232,17 @@ pub enum Agreed {
 pub enum StreamControl {
     /// Committed grants
     Grant,
-    /// The thesis's end-node law (--alpha, --beta)
+    /// The thesis's end-node law (--alpha, --beta). The end that listens must say so too
     Endnode,
     /// LambdaStream: the receiving end alone. The end that listens must say so too
     Lambdastream,
 }
 
-/// A control law by which one end decides alone.
+/// A control law that a server takes part in only if told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OneEnd {
+pub enum Allowed {
+    /// The thesis's end-node law
+    Endnode,
     /// GTP 2004
     Gtp2004,
     /// RBUDP
@@ -280,8 +282,9 @@ pub struct TransferArgs {
     pub host: HostArgs,
     #[command(flatten)]
     pub trust: TrustArgs,
-    /// Control law. All but grant and endnode leave the rate to one end, and are less kind to
-    /// others; the server must allow them (serve --allow-control)
+    /// Control law. All but grant are for comparison, and the server must allow them (serve
+    /// --allow-control); all but grant and endnode leave the rate to one end, and are less kind to
+    /// others
     #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
     pub control: Control,
     #[command(flatten)]
@@ -386,10 +389,11 @@ pub struct ServeArgs {
     pub max_rate: Option<Rate>,
     #[command(flatten)]
     pub path: PathArgs,
-    /// Control laws that clients may ask for beside grant and endnode: by these one end decides
-    /// alone, which is less kind to others on the same path. May be repeated
+    /// Control laws that clients may ask for beside grant. By endnode sessions share this host
+    /// whosever they are, without weights and guarantees; by the others one end decides alone,
+    /// which is less kind to others on the same path. May be repeated
     #[arg(long, value_name = "LAW", value_enum, env = "GTP_ALLOW_CONTROL", value_delimiter = ',')]
-    pub allow_control: Vec<OneEnd>,
+    pub allow_control: Vec<Allowed>,
     /// Threads that move data, over which clients are spread; half of the processors, 8 at most,
     /// if not said
     #[arg(long, value_name = "N", env = "GTP_ENGINES", value_parser = words::engines)]

@@ -97,6 +97,22 @@ fn a_server_takes_no_part_in_a_law_of_one_end_that_it_was_not_told_to_allow() {
 }
 
 #[test]
+fn a_server_shares_by_sessions_only_if_it_was_told_to() {
+    let world = World::new();
+    world.export("a", 1_000);
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("a");
+    let args = ["get", &url, "out", "--accept-new", "--control", "endnode"];
+    let output = world.expect(4, &args);
+    let words = "control law endnode (--allow-control endnode)";
+    assert!(said(&output).contains(words), "{}", said(&output));
+    assert!(!world.path("out").exists(), "nothing came by another law");
+    let server = world.serve("other", &["--public", "--allow-control", "endnode"]);
+    let url = server.url("a");
+    world.expect(0, &["get", &url, "out", "--accept-new", "--control", "endnode"]);
+}
+
+#[test]
 fn a_rate_is_asked_for_where_a_law_needs_one_and_refused_where_it_does_not() {
     let world = World::new();
     for law in ["rbudp", "sabul", "tsunami"] {

@@ -369,9 +369,10 @@ fn the_rate_that_is_shown_is_the_one_that_is_granted_and_not_some_bursts_more() 
     let progress = events(&output).into_iter().filter(|event| event["event"] == "progress");
     // At first it may not be known, and at last nothing may be left.
     let steady = progress.filter(|event| (1.0..4.5).contains(&event["seconds"].as_f64().unwrap()));
-    let mut rates: Vec<f64> = steady.map(|event| event["rate"].as_f64().unwrap() / 1e6).collect();
-    rates.sort_by(f64::total_cmp);
+    let rates: Vec<f64> = steady.map(|event| event["rate"].as_f64().unwrap() / 1e6).collect();
     // A burst more in an interval would be 35.7; a busy machine is given some room.
-    assert!(rates.len() >= 5 && rates[rates.len() - 1] < 34.0, "{rates:?}");
-    assert!((29.0..31.0).contains(&rates[rates.len() / 2]), "{rates:?}");
+    assert!(rates.len() >= 5 && rates.iter().all(|&rate| rate < 34.0), "{rates:?}");
+    // What a busy machine reads late in one interval counts in the next one.
+    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+    assert!((29.0..31.0).contains(&mean), "{rates:?}");
 }

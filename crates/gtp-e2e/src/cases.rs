@@ -166,7 +166,7 @@ pub(crate) fn serving(
     std::fs::File::create(data.join("big"))?.set_len(100 << 30)?;
     let mut prints = Vec::new();
     for i in 0..sources {
-        let mut all = vec!["--public"];
+        let mut all = vec!["--public", "--allow-control", "endnode"];
         all.extend(options.get(i).into_iter().flatten().map(String::as_str));
         prints.push(lab.serve(&format!("src{i}"), &data, &all)?);
     }

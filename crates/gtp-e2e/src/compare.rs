@@ -282,7 +282,7 @@ fn sources(tools: &Tools, scenario: &Scenario) -> Result<(Lab, Vec<String>)> {
     let mut options = vec!["--public", "--capacity-out", &out];
     options.extend(unbounded);
     if let Law::EndNode { .. } = scenario.law {
-        options.extend(["--interval", &interval]);
+        options.extend(["--interval", &interval, "--allow-control", "endnode"]);
     }
     let mut prints = Vec::new();
     for i in 0..mesh.rtts_ms.len() {

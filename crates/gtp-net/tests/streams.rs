@@ -47,6 +47,7 @@ impl World {
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
             alone: Vec::new(),
+            end_node: false,
             interval: None,
             window: WINDOW,
             memory,

@@ -132,7 +132,7 @@ impl World {
         let url = self.source.url(name);
         let mut terms = Terms::new(HostTrust::Pinned(vec![self.source.key()]));
         terms.patience = Duration::from_millis(1_500);
-        terms.tickets = Arc::new(Tickets::new([(url.clone(), ticket)].into()));
+        terms.tickets = Some(Arc::new(Tickets::new([(url.clone(), ticket)].into())));
         let out = tempfile::tempdir().unwrap();
         let (path, options) = (out.path().join("out"), SinkOptions::default());
         let place = Place::Path { path, options, naming: Default::default() };
@@ -143,11 +143,22 @@ impl World {
 
     /// Has the sink asked to fetch with what is in this message, by the client or another one.
     async fn ask(&self, as_whom: &Identity, from: FetchFrom) -> Result<Message, Failure> {
+        self.ask_and_renew(as_whom, vec![from]).await
+    }
+
+    /// The same with further messages right behind it.
+    async fn ask_and_renew(
+        &self,
+        as_whom: &Identity,
+        all: Vec<FetchFrom>,
+    ) -> Result<Message, Failure> {
         let address = self.sink.address.parse().unwrap();
         let trust = Arc::new(HostTrust::Pinned(vec![self.sink.key()]));
         let mut channel = ControlChannel::connect(&address, as_whom, &trust).await.unwrap();
         channel.open(an_open(Verb::Fetch { path: b"new".to_vec() })).await?;
-        channel.send(&Message::FetchFrom(from)).await.unwrap();
+        for from in all {
+            channel.send(&Message::FetchFrom(from)).await.unwrap();
+        }
         loop {
             match channel.recv().await? {
                 Message::FetchSeen(_) => {}
@@ -321,6 +332,40 @@ async fn a_sink_fetches_nothing_that_its_client_has_not_signed_for_it() {
 }
 
 #[tokio::test]
+async fn new_tickets_that_are_for_another_object_or_come_too_often_end_a_fetch() {
+    let world = World::new().await;
+    let ticket = world.signed(&world.allowed());
+    let other = world.signed(&Allowed { path: b"b".to_vec(), ..world.allowed() });
+    for (then, why) in [
+        (vec![world.from(other)], "the new tickets are for other objects"),
+        (vec![world.from(ticket.clone()); 3], "new tickets come too often"),
+    ] {
+        let all = [vec![world.from(ticket.clone())], then].concat();
+        let last = world.ask_and_renew(&world.client, all).await;
+        let Ok(Message::Fault(fault)) = last else { panic!("{last:?}") };
+        assert_eq!(fault.reason, Reason::NotAuthorised);
+        assert!(fault.text.to_string().contains(why), "{}", fault.text);
+    }
+    assert!(world.sink.is_untouched());
+}
+
+#[tokio::test]
+async fn who_asks_by_tickets_never_asks_by_its_own_key() {
+    let world = World::new().await;
+    let endpoint = Endpoint::new(host(), world.client.clone(), None);
+    let mut terms = Terms::new(HostTrust::Pinned(vec![world.source.key()]));
+    terms.tickets = Some(Arc::new(Tickets::new([].into())));
+    let out = tempfile::tempdir().unwrap();
+    let (path, options) = (out.path().join("out"), SinkOptions::default());
+    let place = Place::Path { path, options, naming: Default::default() };
+    let request = GetRequest { sources: vec![world.source.url("a")], terms, place, expected: None };
+    let (monitor, _stop) = monitor();
+    let failure = get(endpoint, request, monitor).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Authentication, "{failure}");
+    assert!(failure.text.contains("no ticket for"), "{failure}");
+}
+
+#[tokio::test]
 async fn a_sink_connects_within_its_ranges_only_and_without_any_fetches_nothing() {
     let client = Identity::generate();
     let source = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -328,7 +373,7 @@ async fn a_sink_connects_within_its_ranges_only_and_without_any_fetches_nothing(
     let url: Url = format!("gtp://{}/a", source.local_addr().unwrap()).parse().unwrap();
     let sources = || vec![(url.clone(), client.fingerprint())];
     for (ranges, why) in [
-        (&["10.0.0.0/8:1-65535", "127.0.0.1:1"][..], "is outside the ranges"),
+        (&["10.0.0.0/8:1-65535", "127.0.0.1:1"][..], "has no address within the ranges"),
         (&[], "does not fetch from other servers"),
     ] {
         let sink = Site::new(&[(&client, "write")], ranges).await;

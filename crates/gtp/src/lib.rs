@@ -88,6 +88,7 @@ pub use gtp_net::stream::{
 pub use gtp_net::trust::{
     AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Below, Closed, Edit, Grants, Hours,
     KNOWN_HOSTS_FILE, KeyLine, KeyListFile, LocalTime, PLACES_MOST, TrustError, is_name,
+    unknown_zone,
 };
 pub use gtp_store::replica;
 pub use gtp_store::{

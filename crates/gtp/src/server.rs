@@ -43,6 +43,7 @@ pub struct Server {
     max_rate: Rate,
     path: PathUse,
     alone: Vec<Alone>,
+    end_node: bool,
     changes: Changes,
     confines: Option<Confines>,
     chosen: Option<Arc<Chosen>>,
@@ -76,6 +77,7 @@ impl Server {
             max_rate: Rate::UNLIMITED,
             path: PathUse::default(),
             alone: Vec::new(),
+            end_node: false,
             changes: Changes::Untold,
             confines: None,
             chosen: None,
@@ -196,6 +198,14 @@ impl Server {
         self
     }
 
+    /// Takes part in the thesis's end-node law if a client asks for it. It shares the host's
+    /// capacity by sessions, whosever they are, and knows no weights, guarantees or rates of keys
+    /// and groups: without this it is refused.
+    pub fn allow_end_node(mut self) -> Server {
+        self.end_node = true;
+        self
+    }
+
     /// Tells of each change that clients make to the exported tree ([`ServerEvent::Changed`]). A
     /// client waits with its next changes, up to 5 s, until these events are taken.
     pub fn tell_changes(mut self) -> Server {
@@ -256,6 +266,7 @@ impl Server {
             max_rate: self.max_rate,
             path: self.path,
             alone: self.alone,
+            end_node: self.end_node,
             interval: host.interval,
             sink_options: SinkOptions::default(),
             changes: self.changes,
@@ -278,7 +289,8 @@ impl Server {
 
     /// What may change while it runs.
     fn terms(self) -> Terms {
-        Terms { writing: self.writing, max_rate: self.max_rate, path: self.path, alone: self.alone }
+        let Server { writing, max_rate, path, alone, end_node, .. } = self;
+        Terms { writing, max_rate, path, alone, end_node }
     }
 }
 

@@ -151,6 +151,7 @@ pub struct Listen {
     limits: Limits,
     max_rate: Rate,
     alone: Vec<Alone>,
+    end_node: bool,
     carries: Carries,
     window: u32,
     memory: Bytes,
@@ -173,6 +174,7 @@ impl Listen {
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
             alone: Vec::new(),
+            end_node: false,
             carries: Carries::Bytes,
             window: WINDOW,
             memory: Bytes(STREAMS_MEMORY),
@@ -244,6 +246,13 @@ impl Listen {
         self
     }
 
+    /// Takes part in the thesis's end-node law if a caller asks for it. It shares the host's
+    /// capacity by sessions, whosever they are: without this it is refused.
+    pub fn allow_end_node(mut self) -> Listen {
+        self.end_node = true;
+        self
+    }
+
     /// Listens, on the current tokio runtime.
     ///
     /// # Errors
@@ -269,6 +278,7 @@ impl Listen {
             limits: self.limits,
             max_rate: self.max_rate,
             alone: self.alone,
+            end_node: self.end_node,
             interval: host.interval,
             carries: self.carries,
             window: self.window,

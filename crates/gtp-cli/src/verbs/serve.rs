@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::time::{Interval, Sleep, interval, sleep};
 use tracing::{error, info, warn};
 
-use crate::args::{OneEnd, ServeArgs};
+use crate::args::{Allowed, ServeArgs};
 use crate::log::SERVER;
 use crate::manager::Manager;
 use crate::output::{self, aside};
@@ -92,6 +92,11 @@ impl Service {
             let words = "clients may ask for transfers without a path bound; other traffic may get \
                          nothing";
             warn!(target: SERVER, "{words}");
+        }
+        if let Some(zone) = gtp::unknown_zone() {
+            let words = "this machine does not know the time zone that TZ names (its tables are in \
+                         /usr/share/zoneinfo); hours go by UTC";
+            warn!(target: SERVER, zone = %gtp_text::of_message(&zone), "{words}");
         }
         let metrics = args.metrics.map(|at| Metrics::serve(at, running.sessions())).transpose()?;
         announce(&args, &running);
@@ -267,12 +272,13 @@ fn with_settings(offered: Server, args: &ServeArgs) -> Server {
         server = server.third_party(range.clone());
     }
     for law in &args.allow_control {
-        server = server.allow(match law {
-            OneEnd::Gtp2004 => Alone::Gtp2004,
-            OneEnd::Rbudp => Alone::Rbudp,
-            OneEnd::Sabul => Alone::Sabul,
-            OneEnd::Tsunami => Alone::Tsunami,
-        });
+        server = match law {
+            Allowed::Endnode => server.allow_end_node(),
+            Allowed::Gtp2004 => server.allow(Alone::Gtp2004),
+            Allowed::Rbudp => server.allow(Alone::Rbudp),
+            Allowed::Sabul => server.allow(Alone::Sabul),
+            Allowed::Tsunami => server.allow(Alone::Tsunami),
+        };
     }
     server
 }

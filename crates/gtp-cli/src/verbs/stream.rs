@@ -273,9 +273,11 @@ async fn listen(args: &StreamArgs, host: &Host) -> Result<Caller, Failure> {
     if let Some(rate) = args.max_rate {
         listen = listen.max_rate(rate);
     }
-    if args.control == StreamControl::Lambdastream {
-        listen = listen.allow(Alone::LambdaStream);
-    }
+    listen = match args.control {
+        StreamControl::Grant => listen,
+        StreamControl::Endnode => listen.allow_end_node(),
+        StreamControl::Lambdastream => listen.allow(Alone::LambdaStream),
+    };
     let mut listening = listen.start(host).await?;
     let (address, key) = (listening.address(), host.fingerprint());
     let whom = if args.public { "whoever it is" } else { "with an authorized key" };

@@ -12,7 +12,6 @@ use gtp_store::{Manifest, RootKind};
 use gtp_sys::udp::route_mtu;
 
 use super::{Counted, Endpoint, ListingRoom, Terms, Url, no_path_words};
-use crate::control::reach::{dial, resolve};
 use crate::control::{CONNECT_SPAN, ControlChannel, ControlError};
 use crate::crypto::Suite;
 use crate::engine::{Law, SessionOpen};
@@ -80,10 +79,10 @@ pub(crate) async fn reach(
     }
     // A patience shorter than this is the user's word on how long to wait.
     let limit = CONNECT_SPAN.min(terms.patience);
-    let addresses = endpoint.permitted(host, resolve(host, limit).await?)?;
+    let addresses = endpoint.resolve(host, limit).await?;
     let addresses = endpoint.families().admit(host, addresses, endpoint.host().clock().now());
     let avoiding = endpoint.families().is_avoiding(host);
-    let stream = match dial(host, &addresses, limit).await {
+    let stream = match endpoint.dial(host, &addresses, limit).await {
         // The other version answers over TCP, and carries no datagrams.
         Err(ControlError::Unreachable { .. }) if avoiding => {
             endpoint.families().clear(host);
@@ -120,7 +119,7 @@ pub(crate) async fn ask_at_once(
     // A detour leads there for TCP alone.
     let peer = endpoint.beside_detour(url.host()).unwrap_or(channel.ends().remote);
     let unit_payload_max = units.longest(peer);
-    let ticket = terms.tickets.get(url);
+    let ticket = ticket(terms, url)?;
     let asked = open_message(endpoint, verb, terms, client_session);
     let open = Open { unit_payload_max, ticket, ..asked };
     let opened = channel.open_and_ask(open, question, terms.patience, heard).await?;
@@ -148,6 +147,17 @@ pub(crate) async fn ask_at_once(
         label: url.to_string(),
     };
     Ok(Granted { channel, opened, session, data_port })
+}
+
+/// The ticket by which this end asks, if its terms say that it does so by tickets.
+///
+/// # Errors
+/// [`FailureKind::Authentication`] if there is none for this object: its own key may have more
+/// rights than whoever signed the others, so it must not ask by that instead.
+fn ticket(terms: &Terms, url: &Url) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(tickets) = &terms.tickets else { return Ok(None) };
+    let missing = || Failure::new(FailureKind::Authentication, format!("no ticket for {url}"));
+    tickets.get(url).map(Some).ok_or_else(missing)
 }
 
 pub(super) fn open_message(

@@ -64,7 +64,7 @@ pub enum Length {
 /// # Errors
 /// [`FailureKind::Usage`] if there is no such host, another kind if the resolver fails.
 pub async fn addresses(url: &Url) -> Result<Vec<SocketAddr>, Failure> {
-    Ok(resolve(url.host(), CONNECT_SPAN).await?)
+    Ok(resolve(url.host(), CONNECT_SPAN, ()).await?)
 }
 
 /// Whether a server takes a TCP connection at one of its addresses.

@@ -22,6 +22,7 @@ pub(crate) mod silence;
 mod tree;
 mod url;
 mod weigh;
+mod within;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Rate, Span};
 use gtp_proto::{PathUse, Revision};
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
 pub use get::{GetRequest, get};
@@ -52,7 +54,11 @@ pub use weigh::{Weight, weigh, wire_bytes};
 use families::{Families, Next};
 pub use introduced::Detour;
 use introduced::Introduced;
+pub(crate) use within::DIALLING;
+use within::Within;
 
+use crate::control::ControlError;
+use crate::control::reach::{dial, resolve};
 use crate::engine::{Allowance, Host, Law, SocketId, Way};
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Identity;
@@ -70,7 +76,7 @@ pub struct Endpoint {
     families: Mutex<Families>,
     introduced: Mutex<Introduced>,
     /// Where it connects to; anywhere if not said.
-    reach: Option<Vec<Reach>>,
+    within: Option<Within>,
 }
 
 #[derive(Default)]
@@ -82,7 +88,7 @@ struct Sockets {
 impl Endpoint {
     /// An endpoint on this host with this key. `interval` is what servers are asked for.
     pub fn new(host: Host, identity: Identity, interval: Option<Span>) -> Arc<Endpoint> {
-        Endpoint::reaching(host, identity, interval, None)
+        Endpoint::bounded(host, identity, interval, None)
     }
 
     /// The same for an endpoint that connects to addresses within these ranges only.
@@ -92,35 +98,48 @@ impl Endpoint {
         interval: Option<Span>,
         ranges: Vec<Reach>,
     ) -> Arc<Endpoint> {
-        Endpoint::reaching(host, identity, interval, Some(ranges))
+        Endpoint::bounded(host, identity, interval, Some(Within::ranges(ranges)))
     }
 
-    fn reaching(
+    fn bounded(
         host: Host,
         identity: Identity,
         interval: Option<Span>,
-        reach: Option<Vec<Reach>>,
+        within: Option<Within>,
     ) -> Arc<Endpoint> {
         let (sockets, families, introduced) = Default::default();
-        Arc::new(Endpoint { host, identity, interval, sockets, families, introduced, reach })
+        Arc::new(Endpoint { host, identity, interval, sockets, families, introduced, within })
     }
 
-    /// Of a host's addresses those that it connects to.
+    /// The addresses of a host that it connects to.
     ///
     /// # Errors
-    /// [`FailureKind::Destination`] if there are none.
-    fn permitted(
+    /// What [`resolve`] and, within bounds, [`Within::resolve`] say.
+    async fn resolve(
         &self,
         host: &HostAddress,
-        mut addresses: Vec<SocketAddr>,
+        limit: Duration,
     ) -> Result<Vec<SocketAddr>, Failure> {
-        let Some(ranges) = &self.reach else { return Ok(addresses) };
-        addresses.retain(|&address| ranges.iter().any(|range| range.holds(address)));
-        if !addresses.is_empty() {
-            return Ok(addresses);
+        match &self.within {
+            Some(within) => within.resolve(host, limit).await,
+            None => Ok(resolve(host, limit, ()).await?),
         }
-        let text = format!("{host} is outside the ranges of the server's --third-party");
-        Err(Failure::new(FailureKind::Destination, text))
+    }
+
+    /// Connects to the first of these addresses that answers.
+    ///
+    /// # Errors
+    /// [`ControlError::Unreachable`].
+    async fn dial(
+        &self,
+        host: &HostAddress,
+        addresses: &[SocketAddr],
+        limit: Duration,
+    ) -> Result<TcpStream, ControlError> {
+        match &self.within {
+            Some(within) => within.dial(host, addresses, limit).await,
+            None => dial(host, addresses, limit).await,
+        }
     }
 
     /// The host.
@@ -263,8 +282,9 @@ pub struct Terms {
     pub patience: Duration,
     /// Whether data go by UDP.
     pub udp: Udp,
-    /// What others have signed for this end, by the address of the object.
-    pub tickets: Arc<Tickets>,
+    /// What others have signed for this end, by the address of the object. With any, this end asks
+    /// by them alone, never by its own key.
+    pub tickets: Option<Arc<Tickets>>,
     /// For whom this is, at a host that serves.
     pub behalf: Behalf,
     /// What listings may take.
@@ -342,7 +362,7 @@ impl Terms {
             path: PathUse::default(),
             patience: PATIENCE,
             udp: Udp::Auto,
-            tickets: Arc::default(),
+            tickets: None,
             behalf: Behalf::default(),
             listings: ListingRoom::default(),
         }

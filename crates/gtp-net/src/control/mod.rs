@@ -127,7 +127,7 @@ impl ControlChannel<TcpStream> {
         identity: &Identity,
         trust: &Arc<HostTrust>,
     ) -> Result<ControlChannel, ControlError> {
-        let addresses = reach::resolve(host, CONNECT_SPAN).await?;
+        let addresses = reach::resolve(host, CONNECT_SPAN, ()).await?;
         let stream = reach::dial(host, &addresses, CONNECT_SPAN).await?;
         ControlChannel::client_over(stream, host, identity, trust).await
     }

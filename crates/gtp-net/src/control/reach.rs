@@ -7,7 +7,7 @@
 //! nothing of TLS or GTP.
 
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use dns_lookup::{AddrInfoHints, LookupError, LookupErrorKind, SockType, getaddrinfo};
@@ -25,7 +25,7 @@ use crate::trust::HostAddress;
 pub const CONNECT_SPAN: Duration = Duration::from_secs(10);
 
 /// Addresses of a host that are tried.
-const ADDRESSES_MAX: usize = 8;
+pub(crate) const ADDRESSES_MAX: usize = 8;
 
 /// Time between the starts of two attempts ("Connection Attempt Delay" of RFC 8305, section 5).
 pub(crate) const STAGGER_SPAN: Duration = Duration::from_millis(250);
@@ -116,7 +116,8 @@ fn plain(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-/// The addresses of a host, the preferred one first, IPv4 and IPv6 by turns.
+/// The addresses of a host, the preferred one first, IPv4 and IPv6 by turns. Whoever looks up a
+/// name holds `held` until that is over, even if nobody waits for it any more.
 ///
 /// # Errors
 /// [`ControlError::NoSuchHost`] if there is no such name, which another try does not change;
@@ -124,10 +125,18 @@ fn plain(error: &io::Error) -> String {
 pub(crate) async fn resolve(
     host: &HostAddress,
     limit: Duration,
+    held: impl Send + 'static,
 ) -> Result<Vec<SocketAddr>, ControlError> {
     let unreachable = |why| ControlError::Unreachable { host: host.clone(), why };
+    if let Some(address) = numeric(host) {
+        return Ok(vec![address]);
+    }
     let asked = host.clone();
-    let found = match timeout(limit, apart(move || look_up(&asked))).await {
+    let looking = move || {
+        let _held = held;
+        look_up(&asked)
+    };
+    let found = match timeout(limit, apart(looking)).await {
         Ok(Ok(found)) => found,
         Ok(Err(broken)) => return Err(unreachable(Obstacle::Other(broken.to_string()))),
         Err(_) => return Err(unreachable(Obstacle::Resolver("the resolver is silent".into()))),
@@ -144,6 +153,16 @@ pub(crate) async fn resolve(
         return Err(ControlError::NoSuchHost { host: host.clone(), why });
     }
     Ok(by_turns(addresses))
+}
+
+/// The address of a host that is named by its number, unless that needs an interface beside it.
+fn numeric(host: &HostAddress) -> Option<SocketAddr> {
+    let ip: IpAddr = host.host().parse().ok()?;
+    let is_whole = match ip {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(v6) => !needs_scope(v6),
+    };
+    is_whole.then(|| canonical(SocketAddr::new(ip, host.port())))
 }
 
 fn look_up(host: &HostAddress) -> Result<Vec<SocketAddr>, LookupError> {
@@ -356,15 +375,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_link_local_address_without_its_interface_says_what_is_missing() {
-        let refused = resolve(&host("fe80::1"), CONNECT_SPAN).await.unwrap_err();
+        let refused = resolve(&host("fe80::1"), CONNECT_SPAN, ()).await.unwrap_err();
         assert!(!refused.is_temporary() && refused.to_string().contains("needs its interface"));
-        let refused = resolve(&host("fe80::1%no-such-link"), CONNECT_SPAN).await.unwrap_err();
+        let refused = resolve(&host("fe80::1%no-such-link"), CONNECT_SPAN, ()).await.unwrap_err();
         assert!(refused.to_string().contains("no network interface no-such-link"), "{refused}");
     }
 
     #[tokio::test]
     async fn the_scope_of_an_address_reaches_the_socket() {
-        let found = resolve(&host("fe80::1%lo"), CONNECT_SPAN).await.unwrap();
+        let found = resolve(&host("fe80::1%lo"), CONNECT_SPAN, ()).await.unwrap();
         assert!(matches!(found[..], [SocketAddr::V6(v6)] if v6.scope_id() != 0), "{found:?}");
     }
 }

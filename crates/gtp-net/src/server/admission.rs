@@ -118,11 +118,13 @@ const OWN_DESCRIPTORS: usize = 64;
 const OF_A_CLIENT: usize = 5;
 
 impl Limits {
-    /// These limits, lowered as far as a process that may have `descriptors` open needs.
-    pub fn within(self, descriptors: u64) -> Limits {
+    /// These limits, lowered as far as a process that may have `descriptors` open needs. One that
+    /// fetches for clients has up to `fetching` open for that.
+    pub fn within(self, descriptors: u64, fetching: usize) -> Limits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let unproved = self.unproved.min(descriptors / 8).max(1);
-        let rest = descriptors.saturating_sub(descriptors / 4 + OWN_DESCRIPTORS + unproved);
+        let own = OWN_DESCRIPTORS + fetching;
+        let rest = descriptors.saturating_sub(descriptors / 4 + own + unproved);
         let connections = self.connections.min(rest / OF_A_CLIENT).max(1);
         Limits { unproved, connections, ..self }
     }
@@ -154,10 +156,12 @@ mod tests {
 
     #[test]
     fn few_descriptors_mean_fewer_clients_and_many_mean_no_more() {
-        let within = |descriptors| {
-            let limits = Limits::default().within(descriptors);
+        let fetching = |descriptors, fetching| {
+            let limits = Limits::default().within(descriptors, fetching);
             (limits.unproved, limits.connections)
         };
+        let within = |descriptors| fetching(descriptors, 0);
+        assert_eq!(fetching(1_024, 192), (128, 76));
         assert_eq!(within(1 << 20), (256, 512));
         assert_eq!(within(1_024), (128, 115));
         assert_eq!(within(256), (32, 19));

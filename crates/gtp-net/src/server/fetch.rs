@@ -7,31 +7,35 @@
 //! client's account.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gtp_alloc::Time;
 use gtp_store::{BlockSink, Manifest, Recheck, SinkError};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
 use super::clients::Seat;
 use super::put::{TakenRoom, Target, Trouble, must_leave, refuse};
+use super::renewed::{NotRenewed, Renewed};
 use super::session::{Client, Ending};
 use super::spot::{Spot, find};
 use super::{Moved, Pace, ServeConfig, Shared, Stop};
 use crate::client::{
-    Behalf, Endpoint, Event, GetRequest, ListingRoom, Monitor, Outcome, Place, Progress, Terms,
-    Tickets, Udp, Url, get,
+    Behalf, DIALLING, Endpoint, Event, GetRequest, ListingRoom, Monitor, Outcome, Place, Progress,
+    Terms, Udp, Url, get,
 };
 use crate::control::ControlError;
 use crate::engine::Host;
 use crate::flows::{Failure, FailureKind, Law, known_law};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
-    ENTRIES_MAX, Fault, FetchFrom, FetchSeen, FetchSource, Fetched, Message, PeerText, Reason,
+    ENTRIES_MAX, FETCH_SOURCES_MAX, Fault, FetchFrom, FetchSeen, FetchSource, Fetched, Message,
+    PeerText, Reason,
 };
 use crate::ticket::{Shown, Ticket};
 use crate::trust::{HostAddress, HostTrust};
@@ -39,18 +43,38 @@ use crate::trust::{HostAddress, HostTrust};
 /// What fetches for clients.
 pub(crate) struct Fetching {
     endpoint: Arc<Endpoint>,
+    /// A permit for each connection to a source.
+    connections: Arc<Semaphore>,
+}
+
+/// Connections to sources that all fetches together have, in a process that may have so many
+/// descriptors open.
+fn connections(descriptors: u64) -> usize {
+    let part = usize::try_from(descriptors / 8).unwrap_or(usize::MAX);
+    part.clamp(FETCH_SOURCES_MAX, CONNECTIONS_MOST)
+}
+
+/// Descriptors that fetches may have open, of so many for all.
+pub(super) fn descriptors(config: &ServeConfig, all: u64) -> usize {
+    if config.third_party.is_empty() { 0 } else { connections(all) + DIALLING }
 }
 
 impl Fetching {
     /// With this server's key, within the ranges that it is configured for; nothing if there are
     /// none.
-    pub fn of(host: &Host, identity: &Identity, config: &ServeConfig) -> Option<Fetching> {
+    pub fn of(
+        host: &Host,
+        identity: &Identity,
+        config: &ServeConfig,
+        descriptors: u64,
+    ) -> Option<Fetching> {
         if config.third_party.is_empty() {
             return None;
         }
         let (host, ranges) = (host.clone(), config.third_party.clone());
         let endpoint = Endpoint::within(host, identity.clone(), config.interval, ranges);
-        Some(Fetching { endpoint })
+        let connections = Arc::new(Semaphore::new(connections(descriptors)));
+        Some(Fetching { endpoint, connections })
     }
 }
 
@@ -117,6 +141,13 @@ async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order
     let patience_ms = asked.patience_ms;
     let sources = judged(&asked, (client.channel.peer(), shared.fingerprint))?;
     let patience = Duration::from_millis(patience_ms.into()).clamp(PATIENCE_LEAST, PATIENCE_MOST);
+    let number = u32::try_from(sources.len()).unwrap_or(u32::MAX);
+    let held = Arc::clone(&fetching.connections).try_acquire_many_owned(number);
+    let held = held.map_err(|_| {
+        let text = "this server fetches from too many others at the moment: try again later";
+        Trouble::told(Reason::Busy, Failure::new(FailureKind::Temporary, text))
+    })?;
+    let renewed = Renewed::new(&sources, client.host.clock().now());
     let terms = Terms {
         law: Law::Grant,
         weight: f64::from(client.weight_milli) / 1000.0,
@@ -125,7 +156,7 @@ async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order
         path: client.path_use,
         patience,
         udp: Udp::Auto,
-        tickets: Arc::new(Tickets::new(by_url(&sources))),
+        tickets: Some(renewed.tickets()),
         listings: ListingRoom::of(client.outlet.walks.share(client.holder)),
         ..Terms::new(HostTrust::Each(sources.iter().map(Source::known).collect()))
     };
@@ -136,14 +167,15 @@ async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order
     let (seat, watched) = (Arc::clone(&client.seat), Arc::clone(&recheck));
     let opening = Opening { target, share, recheck: watched, _seat: seat };
     let endpoint = Arc::clone(&fetching.endpoint);
-    Ok(Order { endpoint, urls, terms, opening, recheck, own: shared.fingerprint })
+    let own = shared.fingerprint;
+    Ok(Order { endpoint, urls, terms, opening, recheck, renewed, own, _held: held })
 }
 
 /// A source that the client has signed a ticket for.
-struct Source {
-    url: Url,
-    key: Fingerprint,
-    ticket: Vec<u8>,
+pub(super) struct Source {
+    pub url: Url,
+    pub key: Fingerprint,
+    pub ticket: Vec<u8>,
 }
 
 impl Source {
@@ -159,7 +191,7 @@ fn judged(asked: &FetchFrom, by: (Fingerprint, Fingerprint)) -> Result<Vec<Sourc
     sources.map_err(|why| Trouble::told(Reason::NotAuthorised, why))
 }
 
-fn by_url(sources: &[Source]) -> HashMap<Url, Vec<u8>> {
+pub(super) fn by_url(sources: &[Source]) -> HashMap<Url, Vec<u8>> {
     sources.iter().map(|source| (source.url.clone(), source.ticket.clone())).collect()
 }
 
@@ -193,8 +225,11 @@ struct Order {
     terms: Terms,
     opening: Opening,
     recheck: Arc<Recheck>,
+    renewed: Renewed,
     /// This server's key.
     own: Fingerprint,
+    /// Its connections to sources.
+    _held: OwnedSemaphorePermit,
 }
 
 /// What opens the sink, once the object is known.
@@ -251,23 +286,25 @@ impl Opening {
 impl Order {
     /// Fetches, and tells the client how far that is.
     async fn run(self, client: &mut Client, stop: &mut Stop) -> Result<(Fetched, Moved), Trouble> {
-        let Order { endpoint, urls: sources, terms, opening, recheck, own } = self;
+        let Order { endpoint, urls: sources, terms, opening, recheck, mut renewed, own, _held } =
+            self;
         let recheck = Stopping(recheck);
         let beside = Arc::new(Mutex::new(Beside::default()));
         let left = Arc::clone(&beside);
         let make = Box::new(move |manifest: &Arc<Manifest>| opening.open(manifest, &left));
         let (events, heard) = mpsc::unbounded_channel();
+        let (pass, remarks) = mpsc::channel(REMARKS_MAX);
         let (progress, seen) = watch::channel(Progress::default());
         let (halt, halted) = watch::channel(None);
         let monitor = Monitor { events, progress, stop: halted };
         measure(client, &seen);
-        let tickets = Arc::clone(&terms.tickets);
         let request = GetRequest { sources, terms, place: Place::Sink(make), expected: None };
         let mut getting = pin!(get(endpoint, request, monitor));
         // A client that does not read holds up its own news, and nothing else.
         let ended = tokio::select! {
             ended = &mut getting => Ok(ended),
-            trouble = tell(client, heard, &seen, (own, &tickets)) => Err(trouble),
+            trouble = tell(client, remarks, &seen, (own, &mut renewed)) => Err(trouble),
+            never = sift(heard, pass) => match never {},
             why = stop.told() => Err(must_leave(why)),
         };
         let (ended, left_by) = match ended {
@@ -307,29 +344,26 @@ async fn beside_over(beside: &Mutex<Beside>) -> Option<Trouble> {
 /// Tells the client how a fetch goes and takes new tickets from it, until it wants no more.
 async fn tell(
     client: &mut Client,
-    mut heard: mpsc::UnboundedReceiver<Event>,
+    mut remarks: mpsc::Receiver<Message>,
     seen: &watch::Receiver<Progress>,
-    (own, tickets): (Fingerprint, &Tickets),
+    (own, renewed): (Fingerprint, &mut Renewed),
 ) -> Trouble {
-    let mut remarks = REMARKS_MAX;
+    let mut left = REMARKS_MAX;
     let mut tick = interval(SEEN_SPAN);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let sent = tokio::select! {
-            Some(event) = heard.recv() => match remark(event).filter(|_| remarks > 0) {
-                Some(remark) => {
-                    remarks -= 1;
-                    client.channel.send(&remark).await
-                }
-                None => Ok(()),
-            },
+            Some(remark) = remarks.recv(), if left > 0 => {
+                left -= 1;
+                client.channel.send(&remark).await
+            }
             message = client.channel.recv() => match message {
                 Ok(Message::FetchFrom(again)) => {
-                    match judged(&again, (client.channel.peer(), own)) {
-                        Ok(sources) => tickets.replace(by_url(&sources)),
+                    let now = client.host.clock().now();
+                    match renew(renewed, &again, (client.channel.peer(), own), now) {
+                        Ok(()) => Ok(()),
                         Err(trouble) => return trouble,
                     }
-                    Ok(())
                 }
                 other => return given_up(other),
             },
@@ -342,6 +376,35 @@ async fn tell(
             return error.into();
         }
     }
+}
+
+/// Passes on what the client is to hear. Of all else nothing is kept, and of this no more than has
+/// room: a client that does not read fills no memory.
+async fn sift(
+    mut heard: mpsc::UnboundedReceiver<Event>,
+    pass: mpsc::Sender<Message>,
+) -> Infallible {
+    while let Some(event) = heard.recv().await {
+        if let Some(remark) = remark(event) {
+            let _ = pass.try_send(remark);
+        }
+    }
+    std::future::pending().await
+}
+
+/// Takes new tickets, if they are what may come.
+fn renew(
+    renewed: &mut Renewed,
+    again: &FetchFrom,
+    by: (Fingerprint, Fingerprint),
+    now: Time,
+) -> Result<(), Trouble> {
+    let refused = |why: NotRenewed| {
+        let failure = Failure::new(FailureKind::Authentication, why.to_string());
+        Trouble::told(Reason::NotAuthorised, failure)
+    };
+    renewed.count(now).map_err(refused)?;
+    renewed.replace(&judged(again, by)?).map_err(refused)
 }
 
 /// Reads no more of what is there once nobody waits for it.
@@ -442,8 +505,11 @@ fn reason_of(kind: FailureKind) -> Reason {
 /// How long a client has to name its sources.
 const ORDER_SPAN: Duration = Duration::from_secs(10);
 
+/// Connections to sources that all fetches together have at most.
+const CONNECTIONS_MOST: usize = 1_024;
+
 /// Lost sources that the client hears of, of one fetch.
-const REMARKS_MAX: u32 = 100;
+const REMARKS_MAX: usize = 100;
 
 /// Time between two words on how far it is.
 const SEEN_SPAN: Duration = Duration::from_millis(250);

@@ -202,7 +202,7 @@ pub(crate) enum Overseen {
     Unreadable(Failure),
     /// The list can be used again; it has this many keys.
     Back(usize),
-    /// The list was looked at, and this is it.
+    /// The list was looked at, and this is it, or the last one if it cannot be used.
     Looked(Arc<ClientTrust>),
     /// Half a second has passed.
     Tick,
@@ -276,7 +276,8 @@ pub(crate) async fn oversee(
         if blindness.is_too_long(now) {
             clients.send_away(judge_blindly);
         }
-        if let Ok(trust) = looked {
+        // Hours pass by the last list that could be read.
+        if let Some(trust) = looked.ok().or_else(|| revision.applied.clone()) {
             tell(Overseen::Looked(trust));
         }
         if look == Look::Passing {

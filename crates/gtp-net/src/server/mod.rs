@@ -28,6 +28,7 @@ mod pulse;
 mod put;
 mod quota;
 mod reachable;
+mod renewed;
 mod room;
 mod rules;
 mod scan;
@@ -92,6 +93,7 @@ use clients::{Clients, Leave, Seat};
 use fetch::Fetching;
 use keys::{Keys, Overseen, oversee};
 use outlet::Outlets;
+use probed::Probes;
 use sharing::Sharing;
 use steps::Steps;
 use used_tickets::UsedTickets;
@@ -135,6 +137,8 @@ pub struct ServeConfig {
     pub path: PathUse,
     /// Control laws by which one end decides alone that clients may ask for.
     pub alone: Vec<Alone>,
+    /// Whether clients may ask for the end-node law, which shares by sessions and knows no keys.
+    pub end_node: bool,
     /// The control interval, said to clients.
     pub interval: Option<Span>,
     /// How files that clients send are treated.
@@ -172,6 +176,7 @@ impl ServeConfig {
             max_rate: Rate::UNLIMITED,
             path: PathUse::default(),
             alone: Vec::new(),
+            end_node: false,
             interval: None,
             sink_options: SinkOptions::default(),
             changes: Changes::Untold,
@@ -195,6 +200,8 @@ pub struct Terms {
     pub path: PathUse,
     /// Control laws by which one end decides alone that clients may ask for.
     pub alone: Vec<Alone>,
+    /// Whether clients may ask for the end-node law, which shares by sessions and knows no keys.
+    pub end_node: bool,
 }
 
 /// Sockets that were opened for a server by another process.
@@ -286,8 +293,8 @@ pub(crate) struct Shared {
     sharing: Sharing,
     /// Memory for streams that are written to files.
     streams: Arc<Budget>,
-    /// One permit for each probe that may run.
-    probes: Semaphore,
+    /// Whose probes run.
+    probes: Probes,
     roots: Arc<KnownRoots>,
     terms: Arc<watch::Sender<Terms>>,
     events: mpsc::Sender<ServerEvent>,
@@ -378,11 +385,12 @@ impl Server {
         keys: Keys,
         (listener, socket, address): (TcpListener, SocketId, SocketAddr),
     ) -> Server {
-        let ServeConfig { writing, max_rate, path, .. } = config;
-        let terms = Terms { writing, max_rate, path, alone: config.alone.clone() };
-        let limits = config.limits.within(gtp_sys::descriptors::limit());
+        let ServeConfig { writing, max_rate, path, end_node, .. } = config;
+        let terms = Terms { writing, max_rate, path, alone: config.alone.clone(), end_node };
+        let descriptors = gtp_sys::descriptors::limit();
+        let limits = config.limits.within(descriptors, fetch::descriptors(&config, descriptors));
         let clients = Arc::new(Clients::new(limits));
-        let fetching = Fetching::of(&host, identity, &config);
+        let fetching = Fetching::of(&host, identity, &config, descriptors);
         let shared = Shared {
             host,
             socket,
@@ -394,7 +402,7 @@ impl Server {
             outlets: Arc::new(outlets),
             sharing: Sharing::default(),
             streams: Budget::new(Bytes(STREAMS_MEMORY)),
-            probes: Semaphore::new(probed::AT_ONCE),
+            probes: Probes::default(),
             roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
             terms: Arc::new(watch::Sender::new(terms)),
             events,

@@ -99,6 +99,9 @@ impl Place {
             Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => {
                 Rights { read, ..Rights::default() }
             }
+            Verb::Stream { .. } if verb.probed_path().is_some() => {
+                Rights { read, ..Rights::default() }
+            }
             Verb::Put { .. } | Verb::Stream { .. } | Verb::Fetch { .. } => {
                 Rights { read, write, delete: false }
             }

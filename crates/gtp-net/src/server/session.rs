@@ -77,6 +77,8 @@ pub(super) struct Client {
     pub path_use: PathUse,
     /// Whether it may read what is there, also where it only writes.
     pub may_read: bool,
+    /// Whether it may write there, also where it only reads.
+    pub may_write: bool,
     pub deleting: Deleting,
     /// What it has of this host's capacity.
     pub allowance: Allowance,
@@ -171,6 +173,7 @@ pub(super) async fn serve(
         weight_milli,
         path_use,
         may_read: rights.read,
+        may_write: rights.write,
         deleting: if rights.delete { Deleting::Allowed } else { Deleting::Refused },
         allowance,
         holder,
@@ -404,6 +407,9 @@ fn judge_place(shared: &Shared, open: &Open, path: Option<&RelPath>) -> Result<(
 /// Whether the server takes part in the control law that the client asks for.
 fn judge_law(shared: &Shared, open: &Open) -> Result<(), Refusal> {
     let law = known_law(open.law);
+    if matches!(law, Law::EndNode { .. }) && !shared.terms().end_node {
+        return Err(unwilling("endnode", "--allow-control"));
+    }
     let Some(alone) = law.alone() else { return Ok(()) };
     if alone == Alone::LambdaStream {
         let text = "the control law lambdastream is for streams, and this is a server of files";
@@ -427,10 +433,14 @@ fn judge_law(shared: &Shared, open: &Open) -> Result<(), Refusal> {
 
 /// That a control law by which one end decides alone is not taken part in.
 pub(crate) fn not_allowed(alone: Alone) -> Refusal {
-    let name = alone.name();
     // Who listens for a stream decides for it alone; a server does for all its clients.
     let option = if alone == Alone::LambdaStream { "--control" } else { "--allow-control" };
-    let text = format!("this host takes no part in the control law {name} ({option} {name})");
+    unwilling(alone.name(), option)
+}
+
+/// That a control law is not taken part in, and the option that would change it.
+pub(crate) fn unwilling(law: &str, option: &str) -> Refusal {
+    let text = format!("this host takes no part in the control law {law} ({option} {law})");
     Refusal::new(Reason::Permission, text)
 }
 

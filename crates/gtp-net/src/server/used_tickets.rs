@@ -6,6 +6,7 @@
 //! remembered is forgotten when the ticket has ended anyway. Time is an argument.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::identity::Fingerprint;
@@ -37,8 +38,8 @@ pub(super) enum Spent {
 
 /// The tickets that were shown.
 pub(super) struct UsedTickets {
-    /// When the server started, in seconds since 1970.
-    started_s: u64,
+    /// When the server started, in seconds since 1970; the least that its clock has shown.
+    started_s: AtomicU64,
     books: Mutex<HashMap<Fingerprint, HashMap<TicketNumber, Use>>>,
 }
 
@@ -50,7 +51,7 @@ struct Use {
 impl UsedTickets {
     /// None were shown to a server that starts now.
     pub fn since(started_s: u64) -> UsedTickets {
-        UsedTickets { started_s, books: Mutex::default() }
+        UsedTickets { started_s: AtomicU64::new(started_s), books: Mutex::default() }
     }
 
     /// Counts a session that is opened by this ticket, which was judged before.
@@ -59,7 +60,9 @@ impl UsedTickets {
     /// [`Spent`].
     pub fn count(&self, ticket: &Ticket, now_s: u64) -> Result<(), Spent> {
         let allowed = &ticket.allowed;
-        if allowed.begins_s < self.started_s {
+        // A clock that was ahead and has been set back shows nothing of before by its new time.
+        let started_s = self.started_s.fetch_min(now_s, Ordering::Relaxed).min(now_s);
+        if allowed.begins_s < started_s {
             return Err(Spent::Older);
         }
         let mut books = self.books();
@@ -135,6 +138,14 @@ mod tests {
         let used = UsedTickets::since(NOW_S);
         assert_eq!(used.count(&ticket(9, 1, NOW_S - 1), NOW_S), Err(Spent::Older));
         assert_eq!(used.count(&ticket(9, 1, NOW_S), NOW_S), Ok(()));
+    }
+
+    #[test]
+    fn a_server_whose_clock_is_set_back_takes_tickets_of_the_time_that_it_shows_now() {
+        let used = UsedTickets::since(NOW_S);
+        let earlier = NOW_S - 500;
+        assert_eq!(used.count(&ticket(9, 1, earlier), earlier), Ok(()));
+        assert_eq!(used.count(&ticket(9, 2, earlier - 1), earlier), Err(Spent::Older));
     }
 
     #[test]

@@ -32,7 +32,9 @@ use crate::server::budget::{Budget, Holder, Share};
 use crate::server::clients::{Clients, Leave, Seat};
 use crate::server::keys::{Keys, Overseen, admit, oversee};
 use crate::server::occupancy::Right;
-use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite, not_allowed, outside};
+use crate::server::session::{
+    DEFAULT_INTERVAL_US, Refusal, common_suite, not_allowed, outside, unwilling,
+};
 use crate::server::{ACCEPT_PAUSE, Admission, COMPLAINTS, Limits, bind_both, stopping};
 use crate::tls::server_config;
 use crate::trust::{ClientTrust, Hours, LocalTime};
@@ -72,6 +74,8 @@ pub struct ListenConfig {
     /// Control laws by which one end decides alone that callers may ask for; of them streams know
     /// LambdaStream.
     pub alone: Vec<Alone>,
+    /// Whether callers may ask for the end-node law, which shares by sessions and knows no keys.
+    pub end_node: bool,
     /// The control interval, said to clients.
     pub interval: Option<Span>,
     /// What its streams carry; who calls for the other is refused.
@@ -148,7 +152,7 @@ impl StreamListener {
             let text = format!("cannot listen on {}: {error}", config.listen);
             Failure::new(FailureKind::Other, text)
         })?;
-        let limits = config.limits.within(gtp_sys::descriptors::limit());
+        let limits = config.limits.within(gtp_sys::descriptors::limit(), 0);
         let shared = Arc::new(Shared {
             host,
             socket,
@@ -312,7 +316,11 @@ fn judge(
 
 /// Whether a caller may ask for this control law.
 fn judge_law(shared: &Shared, law: Law) -> Result<(), Refusal> {
-    match known_law(law).alone() {
+    let known = known_law(law);
+    if matches!(known, crate::flows::Law::EndNode { .. }) && !shared.config.end_node {
+        return Err(unwilling("endnode", "--control"));
+    }
+    match known.alone() {
         None => Ok(()),
         Some(Alone::LambdaStream) if shared.config.alone.contains(&Alone::LambdaStream) => Ok(()),
         Some(Alone::LambdaStream) => Err(not_allowed(Alone::LambdaStream)),

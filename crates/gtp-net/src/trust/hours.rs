@@ -53,6 +53,13 @@ const DAY: u16 = 24 * 60;
 const NAMES: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const EVERY_DAY: u8 = 0x7f;
 
+/// The time zone that `TZ` in the environment names, if nothing on this machine says what that is:
+/// hours then go by UTC.
+pub fn unknown_zone() -> Option<String> {
+    let named = std::env::var_os("TZ").filter(|name| !name.is_empty())?;
+    TimeZone::try_system().is_err().then(|| named.to_string_lossy().into_owned())
+}
+
 impl LocalTime {
     /// The present, in this machine's time zone.
     pub fn now() -> LocalTime {

@@ -22,7 +22,7 @@ use std::str::FromStr;
 pub use authorized::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 pub use edited::{Edit, KeyLine, KeyListFile};
 pub use grants::{BadPlace, Below, Grants, PLACES_MOST, is_name};
-pub use hours::{BadHours, Closed, Hours, LocalTime, WINDOWS_MOST};
+pub use hours::{BadHours, Closed, Hours, LocalTime, WINDOWS_MOST, unknown_zone};
 pub use known_hosts::{
     HostRefused, HostTrust, KNOWN_HOSTS_FILE, KnownHosts, Standing, UnknownHosts,
 };
