@@ -18,6 +18,9 @@ use crate::trust::Below;
 /// Time between two looks at an export where somebody writes, or that is not there.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Looks after which the log says what a count waits for: a minute.
+const TOLD_AFTER: u32 = 120;
+
 /// Counts what is at these places, and notes it; ends early once nobody waits for that count.
 pub(super) fn count(
     ledger: &Arc<Ledger>,
@@ -35,7 +38,7 @@ pub(super) fn count(
     let known = Arc::downgrade(ledger);
     let work = move || {
         gtp_sys::schedule::background();
-        let mut all = Usage::default();
+        let (mut all, mut pauses) = (Usage::default(), 0_u32);
         for (name, (outlet, writers)) in &exports {
             let is_awaited = || known.upgrade().is_some_and(|ledger| ledger.awaits(count));
             loop {
@@ -53,6 +56,10 @@ pub(super) fn count(
                         Counted::Stopped => return,
                     }
                 }
+                pauses = pauses.saturating_add(1);
+                if pauses == TOLD_AFTER {
+                    tell_waiting(name, writers.have_ended());
+                }
                 // Nobody tells when an export is back, or when those who write have ended.
                 std::thread::sleep(PAUSE);
             }
@@ -64,6 +71,15 @@ pub(super) fn count(
     if let Err(error) = std::thread::Builder::new().name("gtp-count".into()).spawn(work) {
         tracing::error!(%error, "what is there cannot be counted for a quota: nobody may write");
     }
+}
+
+/// Says why nobody may write for so long.
+fn tell_waiting(export: &str, nobody_writes: bool) {
+    let why = match nobody_writes {
+        true => "its directory cannot be read",
+        false => "sessions that were writing there have not ended; `gtp keys revoke` ends a key's",
+    };
+    tracing::warn!(export, why, "what is there cannot be counted for a quota: nobody may write");
 }
 
 /// What came of a count.
