@@ -109,16 +109,28 @@ pub const ALONE_LEAST: f64 = 1.0 / 16.0;
 
 /// One-way links that a router allocates: eight links, both ways of each.
 pub const ROUTER_LINKS: usize = 16;
-/// Processes of hosts that a router knows at a time: at 150 bytes each, 150 KiB.
+/// Engines of hosts that a router knows at a time: at 200 bytes each, 200 KiB. A process has one
+/// engine, a server up to eight.
 pub const ROUTER_HOSTS: usize = 1_024;
+/// Engines of them that ask from one address: a quarter, so that a single host leaves room.
+pub const ROUTER_HOSTS_OF_ADDRESS: usize = 256;
 /// Sessions that a router allocates for, over all its links: with [`GRANTS_OUTSTANDING`] grants of
 /// 24 bytes remembered of each, 30 MiB at most.
 pub const ROUTER_SESSIONS: usize = 16_384;
-/// Sessions of them that one process may have.
-pub const ROUTER_SESSIONS_OF_HOST: usize = 4_096;
+/// Sessions of them that are asked for from one address: a quarter, as of engines.
+pub const ROUTER_SESSIONS_OF_ADDRESS: usize = 4_096;
+/// Weights that a router believes: the range that a host may choose for a transfer.
+pub const ROUTER_WEIGHT_LEAST: f64 = 0.001;
+/// The other end of that range.
+pub const ROUTER_WEIGHT_MOST: f64 = 1_000.0;
 /// Sessions in one datagram to a router or from it: 38 bytes each, with 78 bytes around them and
 /// 48 of UDP and IPv6 are 1,190, which every IPv6 path carries.
 pub const ROUTER_ENTRIES: usize = 28;
+/// Datagrams from a host to a router, or back, in [`ROUTER_PAUSE`]: enough for 448 sessions, and
+/// below 100 Mbit/s.
+pub const ROUTER_BURST: u32 = 16;
+/// A burst of datagrams to a router, or back, begins no sooner than this after the last one began.
+pub const ROUTER_PAUSE: Span = Span::from_millis(2);
 /// A host repeats what it asks of a router this often.
 pub const ROUTER_REPEATS: Span = Span::from_millis(100);
 /// A router that has not answered for this long is ignored, and a session of which it has not heard

@@ -205,13 +205,23 @@ const ROWS: &[Row] = &[
         &[("gtp-net/src/server/path_questions.rs", "ANSWERED_MOST", 1.0)],
     ),
     (
-        "one-way links of a router; processes that ask it; sessions of all; of one process",
+        "one-way links of a router; engines that ask it; of one address; sessions of all; of one \
+         address",
         &[
             (CORE, "ROUTER_LINKS", 1.0),
             (CORE, "ROUTER_HOSTS", 1.0),
+            (CORE, "ROUTER_HOSTS_OF_ADDRESS", 1.0),
             (CORE, "ROUTER_SESSIONS", 1.0),
-            (CORE, "ROUTER_SESSIONS_OF_HOST", 1.0),
+            (CORE, "ROUTER_SESSIONS_OF_ADDRESS", 1.0),
         ],
+    ),
+    (
+        "weights that a router believes",
+        &[(CORE, "ROUTER_WEIGHT_LEAST", 1.0), (CORE, "ROUTER_WEIGHT_MOST", 1.0)],
+    ),
+    (
+        "datagrams to a router, or from it to one engine; in",
+        &[(CORE, "ROUTER_BURST", 1.0), (CORE, "ROUTER_PAUSE", 1.0)],
     ),
     ("sessions in a datagram to or from a router", &[(CORE, "ROUTER_ENTRIES", 1.0)]),
     (

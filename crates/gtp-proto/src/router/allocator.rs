@@ -2,22 +2,27 @@
 //!
 //! Each link has an agent of its own, of the kind that a sink's host has: grants are numbered, and
 //! an increase waits until what it needs is let go of. What a host announces is forgotten unless it
-//! is repeated. A host that is not known shows a pass first, so that recorded datagrams open
-//! nothing. This file knows no sockets; an address is whatever its user answers to.
+//! is repeated. A host that is not known, or has another address, shows a pass first that was made
+//! for it at that address, so that recorded datagrams open nothing and answers go to nobody who has
+//! not received one. This file knows no sockets; it answers to whatever its user can send to.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
 
 use gtp_alloc::led::Counts;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
+use super::has_moved;
+use super::occupancy::Occupancy;
+use super::pace::Pace;
 use super::wire::{
     self, Answer, Ask, Dropped, Head, HostId, Kind, Pass, Stage, Tags, Use, Verdict,
 };
 use crate::agent::{Agent, AgentConfig, Side};
 use crate::limits::{
-    ROUTER_ENTRIES, ROUTER_HOSTS, ROUTER_LINKS, ROUTER_PASS, ROUTER_SESSIONS,
-    ROUTER_SESSIONS_OF_HOST, ROUTER_SILENCE,
+    ROUTER_ENTRIES, ROUTER_LINKS, ROUTER_PASS, ROUTER_SESSIONS_OF_ADDRESS, ROUTER_SILENCE,
+    ROUTER_WEIGHT_LEAST, ROUTER_WEIGHT_MOST,
 };
 use crate::report::{FlowId, Grant, Law, Owner, Phase, Report};
 
@@ -41,7 +46,17 @@ pub struct LinkStanding {
     pub granted: Rate,
 }
 
-/// An allocator for links that belong to no host; `A` is what it answers to.
+/// How a host stands with its router, where that has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostChange {
+    /// Nothing is heard of it any more, and it has not said that its sessions are over.
+    Silent,
+    /// It asks again.
+    Back,
+}
+
+/// An allocator for links that belong to no host; `A` is what it answers to, and has the address
+/// that hosts are counted by.
 #[derive(Debug)]
 pub struct Router<A> {
     links: Vec<Link>,
@@ -52,7 +67,9 @@ pub struct Router<A> {
     ready: BTreeSet<HostId>,
     /// Hosts that are to get a pass, each with the number of its ask.
     passes: VecDeque<(A, HostId, u64)>,
-    sessions: usize,
+    /// Hosts that have fallen silent, or are back.
+    changed: BTreeSet<HostId>,
+    occupancy: Occupancy,
     next_flow: FlowId,
     forget_due: Time,
 }
@@ -77,7 +94,7 @@ struct Seat {
     told: Option<(u32, Rate, Rate)>,
 }
 
-/// A process that asks.
+/// An engine of a host that asks.
 #[derive(Debug)]
 struct Host<A> {
     at: A,
@@ -90,6 +107,10 @@ struct Host<A> {
     /// Sessions of which it is to be told.
     due: BTreeSet<(u8, u64)>,
     passed_over: Vec<(u8, u64)>,
+    pace: Pace,
+    /// Whether it has fallen silent, and whether the router's user knows.
+    is_silent: bool,
+    told_silent: bool,
 }
 
 /// How often a link is shared out when nothing changes: leases end, and silent sessions go.
@@ -99,15 +120,13 @@ const INTERVAL: Span = Span::from_millis(20);
 const GRACE: Span = Span::from_millis(250);
 /// What a share-out costs keeps the next one away: a session takes about a microsecond.
 const COSTS: Span = Span::from_micros(2);
-/// An offer that changes by less than this part is no news.
-const NEWS: f64 = 0.001;
 /// Passes that wait to be sent; more hosts than this wait until they ask again.
 const PASSES_WAITING: usize = 64;
 /// A silent host is remembered for longer than a pass holds, so that nobody can show its pass
 /// again with what it once said.
 const REMEMBERED: Span = Span::from_millis(2 * ROUTER_PASS.as_millis());
 
-impl<A: Copy> Router<A> {
+impl<A: Copy + Into<SocketAddr>> Router<A> {
     /// A router that begins at `now`.
     pub fn new(now: Time, config: RouterConfig) -> Router<A> {
         let link = |capacity: Rate| {
@@ -122,7 +141,8 @@ impl<A: Copy> Router<A> {
             hosts: BTreeMap::new(),
             ready: BTreeSet::new(),
             passes: VecDeque::new(),
-            sessions: 0,
+            changed: BTreeSet::new(),
+            occupancy: Occupancy::default(),
             next_flow: 0,
             forget_due: Time::MAX,
         }
@@ -174,7 +194,14 @@ impl<A: Copy> Router<A> {
             }
         }
         if self.forget_due <= now {
-            self.hosts.retain(|_, host| now.since(host.heard_at) <= REMEMBERED);
+            let occupancy = &mut self.occupancy;
+            self.hosts.retain(|_, host| {
+                let stays = host.sessions > 0 || now.since(host.heard_at) <= REMEMBERED;
+                if !stays {
+                    occupancy.remove_host(ip(host.at));
+                }
+                stays
+            });
             self.ready.retain(|id| self.hosts.contains_key(id));
             self.forget_due = if self.hosts.is_empty() { Time::MAX } else { now + ROUTER_SILENCE };
         }
@@ -183,17 +210,16 @@ impl<A: Copy> Router<A> {
     /// Writes the next datagram to `out` and returns where it goes.
     pub fn poll_transmit(&mut self, now: Time, tags: &dyn Tags, out: &mut Vec<u8>) -> Option<A> {
         if let Some((at, host, number)) = self.passes.pop_front() {
-            let pass = self.pass(self.second(now), &host, tags);
+            let pass = self.pass(self.second(now), &host, at.into(), tags);
             wire::begin(&Head { kind: Kind::Pass, host, pass, number }, out);
             wire::end(tags, Use::ToHost, out);
             return Some(at);
         }
-        let id = *self.ready.first()?;
-        let Some(host) = self.hosts.get_mut(&id) else {
-            self.ready.remove(&id);
-            return None;
-        };
+        let may_hear = |id: &&HostId| self.hosts.get(*id).is_some_and(|h| h.pace.due() <= now);
+        let id = *self.ready.iter().find(may_hear)?;
+        let host = self.hosts.get_mut(&id)?;
         host.said += 1;
+        host.pace.take(now);
         wire::begin(
             &Head { kind: Kind::Answer, host: id, pass: host.pass, number: host.said },
             out,
@@ -206,11 +232,27 @@ impl<A: Copy> Router<A> {
         Some(host.at)
     }
 
-    /// When to call [`Router::handle_timeout`] next.
+    /// When to call [`Router::handle_timeout`] and [`Router::poll_transmit`] next.
     pub fn poll_timeout(&self) -> Time {
         let busy = self.links.iter().filter(|link| !link.seats.is_empty());
         let next = busy.map(|link| link.agent.poll_timeout()).min().unwrap_or(Time::MAX);
-        next.min(self.forget_due).max(self.begun + GRACE)
+        let waiting = self.ready.iter().filter_map(|id| self.hosts.get(id));
+        let spoken = waiting.map(|host| host.pace.due()).min().unwrap_or(Time::MAX);
+        next.min(self.forget_due).max(self.begun + GRACE).min(spoken)
+    }
+
+    /// A host that has fallen silent or is back since the last call, and where it is or was.
+    pub fn poll_change(&mut self) -> Option<(A, HostChange)> {
+        while let Some(id) = self.changed.pop_first() {
+            if let Some(host) = self.hosts.get_mut(&id)
+                && host.told_silent != host.is_silent
+            {
+                host.told_silent = host.is_silent;
+                let change = if host.is_silent { HostChange::Silent } else { HostChange::Back };
+                return Some((host.at, change));
+            }
+        }
+        None
     }
 
     /// How each link stands.
@@ -222,36 +264,59 @@ impl<A: Copy> Router<A> {
         })
     }
 
-    /// Processes of hosts that are known.
+    /// Engines of hosts that are known.
     pub fn hosts(&self) -> usize {
         self.hosts.len()
     }
 
-    /// Lets in a host that is known, or shows a pass.
+    /// Lets in a host that is known at this address, or shows a pass.
     fn admit(&mut self, now: Time, from: A, head: &Head, tags: &dyn Tags) -> Result<(), Dropped> {
         if let Some(host) = self.hosts.get_mut(&head.host) {
             if head.number <= host.newest {
                 return Err(Dropped::Replayed);
             }
-            (host.newest, host.heard_at, host.at) = (head.number, now, from);
-            if host.pass == head.pass {
+            if host.pass == head.pass && host.at.into() == from.into() {
+                host.hear(now, from, head);
+                self.note_back(head.host);
                 return Ok(());
             }
         }
-        if !self.is_fresh(now, head, tags) {
+        if !self.is_fresh(now, from.into(), head, tags) {
             self.offer_pass(from, head);
             return Err(Dropped::Misdirected);
         }
-        if let Some(host) = self.hosts.get_mut(&head.host) {
-            host.pass = head.pass; // Two of its first asks were answered.
-            return Ok(());
+        self.welcome(now, from, head)
+    }
+
+    /// Seats a host that has shown a pass, or moves it to the address at which it has received one.
+    fn welcome(&mut self, now: Time, from: A, head: &Head) -> Result<(), Dropped> {
+        match self.hosts.get_mut(&head.host) {
+            Some(host) => {
+                if !self.occupancy.move_host(ip(host.at), ip(from), host.sessions) {
+                    return Err(Dropped::Full);
+                }
+                host.hear(now, from, head);
+                host.pass = head.pass;
+                self.note_back(head.host);
+            }
+            None => {
+                if !self.occupancy.add_host(ip(from)) {
+                    return Err(Dropped::Full);
+                }
+                self.hosts.insert(head.host, Host::new(now, from, head));
+                self.forget_due = self.forget_due.min(now + ROUTER_SILENCE);
+            }
         }
-        if self.hosts.len() >= ROUTER_HOSTS {
-            return Err(Dropped::Full);
-        }
-        self.hosts.insert(head.host, Host::new(now, from, head));
-        self.forget_due = self.forget_due.min(now + ROUTER_SILENCE);
         Ok(())
+    }
+
+    /// A host has asked: it is silent no more.
+    fn note_back(&mut self, id: HostId) {
+        if let Some(host) = self.hosts.get_mut(&id)
+            && core::mem::take(&mut host.is_silent)
+        {
+            self.changed.insert(id);
+        }
     }
 
     fn offer_pass(&mut self, from: A, head: &Head) {
@@ -260,21 +325,28 @@ impl<A: Copy> Router<A> {
         }
     }
 
-    /// Whether the pass that a host shows is of this run, its own, and not old.
-    fn is_fresh(&self, now: Time, head: &Head, tags: &dyn Tags) -> bool {
+    /// Whether the pass that a host shows is of this run, its own at this address, and not old.
+    fn is_fresh(&self, now: Time, from: SocketAddr, head: &Head, tags: &dyn Tags) -> bool {
         let Some((second, _)) = head.pass.split_first_chunk::<4>() else { return false };
         let second = u32::from_be_bytes(*second);
         let age = self.second(now).checked_sub(second);
         let in_time = age.is_some_and(|age| u64::from(age) * 1_000 <= ROUTER_PASS.as_millis());
-        in_time && wire::same(&self.pass(second, &head.host, tags), &head.pass)
+        in_time && wire::same(&self.pass(second, &head.host, from, tags), &head.pass)
     }
 
-    /// The pass of this host for this second.
-    fn pass(&self, second: u32, host: &HostId, tags: &dyn Tags) -> Pass {
-        let mut signed = Vec::with_capacity(36);
+    /// The pass of this host at this address for this second.
+    fn pass(&self, second: u32, host: &HostId, at: SocketAddr, tags: &dyn Tags) -> Pass {
+        let mut signed = Vec::with_capacity(58);
         signed.extend_from_slice(&self.secret);
         signed.extend_from_slice(&second.to_be_bytes());
         signed.extend_from_slice(host);
+        let (ip, scope) = match at {
+            SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
+            SocketAddr::V6(v6) => (*v6.ip(), v6.scope_id()),
+        };
+        signed.extend_from_slice(&ip.octets());
+        signed.extend_from_slice(&at.port().to_be_bytes());
+        signed.extend_from_slice(&scope.to_be_bytes());
         let tag = tags.tag(Use::Pass, &signed);
         let mut pass = [0; 16];
         pass[..4].copy_from_slice(&second.to_be_bytes());
@@ -297,7 +369,8 @@ impl<A: Copy> Router<A> {
             Some(seat) if seat.host != id => host.pass_over(key),
             Some(_) if ask.stage == Stage::Gone => {
                 link.seats.remove(&ask.session);
-                (self.sessions, host.sessions) = (self.sessions - 1, host.sessions - 1);
+                host.sessions -= 1;
+                self.occupancy.remove_session(ip(host.at));
                 link.wake(now);
             }
             Some(seat) => {
@@ -309,15 +382,11 @@ impl<A: Copy> Router<A> {
                 }
             }
             None if ask.stage == Stage::Gone => {}
-            None if self.sessions >= ROUTER_SESSIONS
-                || host.sessions >= ROUTER_SESSIONS_OF_HOST =>
-            {
-                host.pass_over(key);
-            }
+            None if !self.occupancy.add_session(ip(host.at)) => host.pass_over(key),
             None => {
                 let flow = self.next_flow;
                 self.next_flow = self.next_flow.wrapping_add(1);
-                (self.sessions, host.sessions) = (self.sessions + 1, host.sessions + 1);
+                host.sessions += 1;
                 host.due.insert(key);
                 link.seat(now, flow, id, ask);
             }
@@ -326,13 +395,16 @@ impl<A: Copy> Router<A> {
 
     /// Frees the seats of sessions of which nothing is heard any more.
     fn forget_silent(&mut self, now: Time, index: usize) {
-        let (hosts, sessions) = (&mut self.hosts, &mut self.sessions);
+        let (hosts, occupancy) = (&mut self.hosts, &mut self.occupancy);
+        let changed = &mut self.changed;
         self.links[index].seats.retain(|_, seat| {
             let stays = now.since(seat.heard_at) <= ROUTER_SILENCE;
-            if !stays {
-                *sessions -= 1;
-                if let Some(host) = hosts.get_mut(&seat.host) {
-                    host.sessions -= 1;
+            if !stays && let Some(host) = hosts.get_mut(&seat.host) {
+                host.sessions -= 1;
+                occupancy.remove_session(ip(host.at));
+                if now.since(host.heard_at) > ROUTER_SILENCE {
+                    host.is_silent = true;
+                    changed.insert(seat.host);
                 }
             }
             stays
@@ -361,8 +433,12 @@ impl<A: Copy> Router<A> {
 
 /// Whether a host should hear of what has changed.
 fn is_news(told: (u32, Rate, Rate), now: (u32, Rate, Rate)) -> bool {
-    let offers = [told.2, now.2].map(Rate::as_f64);
-    told.0 != now.0 || (offers[0] - offers[1]).abs() > NEWS * offers[0]
+    told.0 != now.0 || has_moved(told.2, now.2)
+}
+
+/// The address that hosts are counted by.
+fn ip<A: Into<SocketAddr>>(at: A) -> IpAddr {
+    at.into().ip()
 }
 
 impl Link {
@@ -386,8 +462,11 @@ impl Seat {
     /// What the link's agent is told of it.
     fn report(&self) -> Report {
         let ask = &self.ask;
+        // A host may echo a grant of a seat that was forgotten since: it says nothing of this one.
+        let newest = self.told.map_or(0, |(number, ..)| number);
+        let echoed = if ask.echoed <= newest { ask.echoed } else { 0 };
         Report {
-            weight: f64::from(ask.weight),
+            weight: f64::from(ask.weight).clamp(ROUTER_WEIGHT_LEAST, ROUTER_WEIGHT_MOST),
             peer_weight: 1.0,
             law: Law::Grant,
             phase: match ask.stage {
@@ -400,7 +479,7 @@ impl Seat {
             party: 0,
             owner: Owner::NOBODY,
             measured: Rate::ZERO,
-            echoed: ask.echoed,
+            echoed,
             rtt: ask.rtt,
             counts: Counts::default(),
             packet: Bytes::ZERO,
@@ -419,12 +498,20 @@ impl<A> Host<A> {
             sessions: 0,
             due: BTreeSet::new(),
             passed_over: Vec::new(),
+            pace: Pace::new(now),
+            is_silent: false,
+            told_silent: false,
         }
+    }
+
+    /// An ask of it has come from where it is known to be.
+    fn hear(&mut self, now: Time, from: A, head: &Head) {
+        (self.newest, self.heard_at, self.at) = (head.number, now, from);
     }
 
     /// It is to hear that nothing is allotted to this session.
     fn pass_over(&mut self, key: (u8, u64)) {
-        if self.passed_over.len() < ROUTER_SESSIONS_OF_HOST {
+        if self.passed_over.len() < ROUTER_SESSIONS_OF_ADDRESS {
             self.passed_over.push(key);
         }
     }

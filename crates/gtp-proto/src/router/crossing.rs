@@ -37,6 +37,18 @@ pub struct News {
     pub in_: bool,
 }
 
+/// What has changed between this host and a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterChange {
+    /// It has not answered for too long: it is ignored.
+    Silent,
+    /// It is ignored and about to be asked again, and nothing has come from it since the last time:
+    /// the host's own address may be another one now.
+    InVain,
+    /// It answers again and is heeded.
+    Back,
+}
+
 /// The sessions of one host that cross routers; see the module's head.
 #[derive(Debug, Default)]
 pub struct Crossings {
@@ -115,7 +127,9 @@ impl Crossings {
             let name = (crossed.link, crossing.session);
             router.names.remove(&name);
             router.due.remove(&name);
-            if let Some(ask) = crossed.take_ask()
+            // One that is ignored forgets the session by itself, if it ever knew it.
+            if let Some(ask) = crossed.ask()
+                && router.speaker.standing() == Standing::Heeded
                 && router.gone.len() < GONE_WAITING
             {
                 router.gone.push_back((wire::Ask { stage: Stage::Gone, ..ask }, FAREWELLS));
@@ -202,15 +216,34 @@ impl Crossings {
         for (index, router) in self.routers.iter_mut().enumerate() {
             if router.speaker.look(now) {
                 news = News { out: true, in_: true };
+                router.due.clear();
+                router.gone.clear();
                 let crossed = self.sessions.values_mut().flat_map(|crossing| &mut crossing.crossed);
                 crossed.filter(|crossed| crossed.router == index).for_each(Crossed::forget);
             }
             if router.speaker.repeat_due() <= now && !router.names.is_empty() {
                 router.speaker.repeats(now);
-                router.due.extend(router.names.keys());
+                // Of one that is ignored it is only to be seen whether it is there.
+                let most = match router.speaker.standing() {
+                    Standing::Heeded => usize::MAX,
+                    Standing::Ignored => ROUTER_ENTRIES,
+                };
+                router.due.extend(router.names.keys().take(most));
             }
         }
         news
+    }
+
+    /// What has changed between this host and a router, by its number, since the last call.
+    pub fn poll_change(&mut self) -> Option<(usize, RouterChange)> {
+        self.routers.iter_mut().enumerate().find_map(|(index, router)| {
+            let change = match router.speaker.take_change() {
+                Some(Standing::Ignored) => Some(RouterChange::Silent),
+                Some(Standing::Heeded) => Some(RouterChange::Back),
+                None => router.speaker.take_in_vain().then_some(RouterChange::InVain),
+            };
+            change.map(|change| (index, change))
+        })
     }
 
     /// Writes the next datagram for this router to `out`; `false` if there is none at `now`.
@@ -239,7 +272,7 @@ impl Crossings {
             let crossing = at.names.get(&(link, session)).and_then(|k| self.sessions.get_mut(k));
             let mut all = crossing.into_iter().flat_map(|crossing| &mut crossing.crossed);
             let crossed = all.find(|c| (c.router, c.link) == (router, link));
-            if let Some(ask) = crossed.and_then(Crossed::take_ask) {
+            if let Some(ask) = crossed.and_then(Crossed::ask) {
                 ask.encode(out);
             }
         }
@@ -335,9 +368,10 @@ impl Crossing {
             let (session, rtt) = (self.session, report.rtt);
             let weight = report.weight * report.peer_weight;
             let crossed = &mut self.crossed[place];
-            crossed.wish(&Wish { session, stage, weight, bound, held, rtt });
-            if crossed.news
+            let news = crossed.wish(&Wish { session, stage, weight, bound, held, rtt });
+            if news
                 && let Some(router) = routers.get_mut(crossed.router)
+                && router.speaker.standing() == Standing::Heeded
             {
                 router.due.insert((crossed.link, session));
             }

@@ -11,12 +11,25 @@
 
 mod allocator;
 mod crossing;
+mod occupancy;
+mod pace;
 mod passage;
 mod speaker;
 mod wire;
 
-pub use allocator::{LinkStanding, Router, RouterConfig};
-pub use crossing::{Crossings, News, Passage};
+use gtp_alloc::Rate;
+
+pub use allocator::{HostChange, LinkStanding, Router, RouterConfig};
+pub use crossing::{Crossings, News, Passage, RouterChange};
 pub use wire::{
     Answer, Ask, Dropped, HEAD_BYTES, HostId, Pass, Stage, TAG_BYTES, Tags, Use, Verdict,
 };
+
+/// A rate that changes by less than this part is no news between a host and a router.
+const NEWS: f64 = 0.001;
+
+/// Whether a rate that was said once is far enough from what it is now to be said again.
+fn has_moved(said: Rate, now: Rate) -> bool {
+    let is_close = (said.as_f64() - now.as_f64()).abs() <= NEWS * said.as_f64();
+    said != now && (said.is_unlimited() || now.is_unlimited() || !is_close)
+}

@@ -5,8 +5,9 @@
 
 use gtp_alloc::{Rate, Span};
 
+use super::has_moved;
 use super::wire::{Answer, Ask, Stage, Verdict};
-use crate::limits::ROUTER_LEAST;
+use crate::limits::{ROUTER_LEAST, ROUTER_WEIGHT_LEAST, ROUTER_WEIGHT_MOST};
 
 /// What a session is told and asked about one link.
 #[derive(Debug)]
@@ -17,9 +18,9 @@ pub(super) struct Crossed {
     granted: Option<Granted>,
     /// The number of the newest grant that the session's source is known to keep to.
     echoed: u32,
+    /// What is to be asked now, and what was asked last.
+    asks: Option<Ask>,
     asked: Option<Ask>,
-    /// Whether what was asked last has changed since.
-    pub news: bool,
 }
 
 /// What the router has said.
@@ -55,12 +56,9 @@ pub(super) struct Wish {
     pub rtt: Span,
 }
 
-/// A bound that changes by less than this part waits until all is repeated.
-const NEWS: f64 = 0.001;
-
 impl Crossed {
     pub fn new(router: usize, link: u8) -> Crossed {
-        Crossed { router, link, granted: None, echoed: 0, asked: None, news: false }
+        Crossed { router, link, granted: None, echoed: 0, asks: None, asked: None }
     }
 
     /// What the router lets the session have, while it is heeded.
@@ -78,6 +76,9 @@ impl Crossed {
     /// The router has answered.
     pub fn hear(&mut self, answer: &Answer) {
         let Answer { verdict, number, rate, offer, .. } = *answer;
+        if number < self.echoed {
+            self.echoed = 0; // The router had forgotten the session and begins its numbers anew.
+        }
         self.granted = Some(Granted { verdict, number, rate, offer });
     }
 
@@ -97,8 +98,8 @@ impl Crossed {
     }
 
     /// Takes note of what the session wishes. A grant is kept to when no more than it can be under
-    /// way.
-    pub fn wish(&mut self, wish: &Wish) {
+    /// way. Returns whether the router should hear of a change before all is repeated.
+    pub fn wish(&mut self, wish: &Wish) -> bool {
         if let Some(granted) = self.granted
             && granted.verdict == Verdict::Granted
             && wish.held <= granted.rate.max(ROUTER_LEAST)
@@ -109,28 +110,26 @@ impl Crossed {
             session: wish.session,
             link: self.link,
             stage: wish.stage,
-            weight: wish.weight.clamp(WEIGHT_LEAST, 1.0 / WEIGHT_LEAST) as f32,
+            weight: wish.weight.clamp(ROUTER_WEIGHT_LEAST, ROUTER_WEIGHT_MOST) as f32,
             bound: wish.bound,
             held: wish.held,
             echoed: self.echoed,
             rtt: wish.rtt,
         };
-        self.news |= self.asked.is_none_or(|asked| is_news(&asked, &ask));
-        self.asked = Some(ask);
+        self.asks = Some(ask);
+        self.asked.is_none_or(|asked| is_news(&asked, &ask))
     }
 
-    /// What to ask, and that it has been asked.
-    pub fn take_ask(&mut self) -> Option<Ask> {
-        self.news = false;
-        self.asked
+    /// What to ask, which leaves now.
+    pub fn ask(&mut self) -> Option<Ask> {
+        self.asked = self.asks;
+        self.asks
     }
 }
 
-/// As the law has it.
-const WEIGHT_LEAST: f64 = 1e-9;
-
 fn is_news(asked: &Ask, ask: &Ask) -> bool {
-    let [before, now] = [asked, ask].map(|ask| ask.bound.as_f64());
-    let moved = (before - now).abs() > NEWS * before;
-    moved || asked.stage != ask.stage || asked.echoed != ask.echoed || asked.weight != ask.weight
+    has_moved(asked.bound, ask.bound)
+        || asked.stage != ask.stage
+        || asked.echoed != ask.echoed
+        || asked.weight != ask.weight
 }

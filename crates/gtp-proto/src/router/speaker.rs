@@ -1,12 +1,14 @@
 //! What a host says to one router, and whether the router is there.
 //!
 //! Asks are repeated while a session crosses the router. One that has not answered for
-//! [`ROUTER_SILENCE`] is ignored until it answers again; meanwhile it is asked once in that time. A
+//! [`ROUTER_SILENCE`] is ignored until it answers again; meanwhile it is asked once in that time, and
+//! each time its user may change the way to it, as this host's own address may be another one now. A
 //! new router, or one that was always there, is waited for as long, once. This module must not know
 //! sessions.
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::Time;
 
+use super::pace::Pace;
 use super::wire::{Dropped, Head, HostId, Kind, Pass};
 use crate::limits::{ROUTER_REPEATS, ROUTER_SILENCE};
 
@@ -41,18 +43,16 @@ pub(super) struct Speaker {
     /// When the first ask was sent that no answer has followed.
     waits_since: Option<Time>,
     standing: Standing,
+    /// How it stood when its user last looked.
+    seen: Standing,
+    /// While it is ignored: whether nothing has come from it since it was last asked, and whether
+    /// it is about to be asked again although that is so.
+    is_unheard: bool,
+    in_vain: bool,
     /// When all is asked again; news may go before.
     repeat_due: Time,
-    /// When the first datagram of the present burst was sent, and how many more may follow it.
-    burst_at: Time,
-    burst_left: u32,
+    pace: Pace,
 }
-
-/// At most [`BURST`] datagrams are sent in this time, which keeps a host with thousands of sessions
-/// below 100 Mbit/s.
-const PAUSE: Span = Span::from_millis(2);
-/// Enough for 448 sessions.
-const BURST: u32 = 16;
 
 impl Speaker {
     pub fn new(now: Time, host: HostId) -> Speaker {
@@ -64,9 +64,11 @@ impl Speaker {
             newest: 0,
             waits_since: None,
             standing: Standing::Heeded,
+            seen: Standing::Heeded,
+            is_unheard: false,
+            in_vain: false,
             repeat_due: now,
-            burst_at: now,
-            burst_left: BURST,
+            pace: Pace::new(now),
         }
     }
 
@@ -76,7 +78,7 @@ impl Speaker {
 
     /// When news may be said.
     pub fn news_due(&self) -> Time {
-        if self.burst_left > 0 { Time::ZERO } else { self.burst_at + PAUSE }
+        self.pace.due()
     }
 
     /// When all is to be said again.
@@ -88,7 +90,10 @@ impl Speaker {
     pub fn repeats(&mut self, now: Time) {
         let pause = match self.standing {
             Standing::Heeded => ROUTER_REPEATS,
-            Standing::Ignored => ROUTER_SILENCE,
+            Standing::Ignored => {
+                self.in_vain |= core::mem::replace(&mut self.is_unheard, true);
+                ROUTER_SILENCE
+            }
         };
         self.repeat_due = now + pause;
     }
@@ -110,18 +115,26 @@ impl Speaker {
     pub fn look(&mut self, now: Time) -> bool {
         let silent = self.silence_due() <= now;
         if silent {
-            self.standing = Standing::Ignored;
+            (self.standing, self.is_unheard) = (Standing::Ignored, true);
         }
         silent
+    }
+
+    /// How the router stands, if that has changed since this was last called.
+    pub fn take_change(&mut self) -> Option<Standing> {
+        let before = core::mem::replace(&mut self.seen, self.standing);
+        (before != self.standing).then_some(self.standing)
+    }
+
+    /// Whether it is about to be asked again although nothing came of the last time.
+    pub fn take_in_vain(&mut self) -> bool {
+        core::mem::take(&mut self.in_vain)
     }
 
     /// The head of the next ask, which leaves now.
     pub fn ask(&mut self, now: Time) -> Head {
         self.number += 1;
-        if now >= self.burst_at + PAUSE {
-            (self.burst_at, self.burst_left) = (now, BURST);
-        }
-        self.burst_left = self.burst_left.saturating_sub(1);
+        self.pace.take(now);
         self.waits_since.get_or_insert(now);
         Head { kind: Kind::Ask, host: self.host, pass: self.pass, number: self.number }
     }
@@ -131,11 +144,13 @@ impl Speaker {
         if head.host != self.host {
             return Err(Dropped::Misdirected);
         }
-        match head.kind {
+        let heard = match head.kind {
             Kind::Ask => Err(Dropped::Misdirected),
             Kind::Pass => self.hear_pass(now, head),
-            Kind::Answer => self.hear_answer(head),
-        }
+            Kind::Answer => self.hear_answer(now, head),
+        }?;
+        (self.is_unheard, self.in_vain) = (false, false);
+        Ok(heard)
     }
 
     fn hear_pass(&mut self, now: Time, head: &Head) -> Result<Heard, Dropped> {
@@ -149,7 +164,7 @@ impl Speaker {
         Ok(Heard::NewRun)
     }
 
-    fn hear_answer(&mut self, head: &Head) -> Result<Heard, Dropped> {
+    fn hear_answer(&mut self, now: Time, head: &Head) -> Result<Heard, Dropped> {
         if head.pass != self.pass {
             return Err(Dropped::Misdirected);
         }
@@ -157,6 +172,9 @@ impl Speaker {
             return Err(Dropped::Replayed);
         }
         (self.newest, self.answered) = (head.number, self.number);
+        if self.standing == Standing::Ignored {
+            self.repeat_due = now; // It has been asked for some sessions only.
+        }
         (self.waits_since, self.standing) = (None, Standing::Heeded);
         Ok(Heard::Answers)
     }

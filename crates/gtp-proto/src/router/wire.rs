@@ -10,7 +10,7 @@ use gtp_alloc::{Rate, Span};
 
 use crate::limits::{ROUTER_ENTRIES, RTT_MOST};
 
-/// The name that a process of a host has at a router: drawn at random when it starts.
+/// The name that an engine of a host has at a router: drawn at random when it starts.
 pub type HostId = [u8; 16];
 /// What a router hands to a host that it does not know, and the host shows it again.
 pub type Pass = [u8; 16];
@@ -56,7 +56,7 @@ pub enum Kind {
 pub struct Head {
     /// What it is.
     pub kind: Kind,
-    /// The process that asks, or is answered.
+    /// The engine that asks, or is answered.
     pub host: HostId,
     /// The pass that the host has; zeros if none.
     pub pass: Pass,
@@ -73,7 +73,7 @@ pub enum Dropped {
     Forged,
     /// It came before, or a newer one did.
     Replayed,
-    /// It is for another process, or from another run of the router.
+    /// It is for another engine, or from another run of the router.
     Misdirected,
     /// There is no room for another host.
     Full,

@@ -4,6 +4,8 @@
 //! of ends in the world, between which the core's own datagrams travel as any packets do. Here are
 //! the turns of both; what they say is the core's.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use gtp_alloc::{Rate, Time};
 use gtp_link::Rng;
 use gtp_proto::Codepoint;
@@ -18,11 +20,21 @@ use super::world::{End, Role, World};
 /// A router at a host.
 #[derive(Debug)]
 pub(crate) struct Allocator {
-    router: Router<u32>,
+    router: Router<Talk>,
     links: Vec<Rate>,
     key: Key,
     seed: Rng,
     silent: bool,
+}
+
+/// This end of the talk with a host. Each has an address of its own.
+#[derive(Clone, Copy, Debug)]
+struct Talk(u32);
+
+impl From<Talk> for SocketAddr {
+    fn from(Talk(end): Talk) -> SocketAddr {
+        (Ipv4Addr::from_bits(end), 0).into()
+    }
 }
 
 /// What a host asks of routers.
@@ -63,7 +75,7 @@ impl Allocator {
     pub fn handle_datagram(&mut self, now: Time, to: u32, datagram: &[u8]) {
         if !self.silent {
             // What is not for it, it drops, as a real one does.
-            let _ = self.router.handle_datagram(now, to, datagram, &self.key);
+            let _ = self.router.handle_datagram(now, Talk(to), datagram, &self.key);
         }
     }
 
@@ -96,7 +108,7 @@ impl Allocator {
         there: &mut Vec<ParcelId>,
     ) {
         self.router.handle_timeout(now.local);
-        while let Some(at) = self.router.poll_transmit(now.local, &self.key, head) {
+        while let Some(Talk(at)) = self.router.poll_transmit(now.local, &self.key, head) {
             if !self.silent {
                 send(now, &ends[at as usize], fabric, head, there);
             }
@@ -147,7 +159,7 @@ impl World {
     }
 }
 
-fn begun(now: Time, links: &[Rate], seed: &mut Rng) -> Router<u32> {
+fn begun(now: Time, links: &[Rate], seed: &mut Rng) -> Router<Talk> {
     let secret = drawn(seed);
     Router::new(now, RouterConfig { links: links.to_vec(), secret })
 }
