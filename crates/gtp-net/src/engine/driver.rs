@@ -39,7 +39,7 @@ mod round;
 mod routing;
 
 use round::tick;
-pub(super) use routing::Routing;
+pub(super) use routing::{Routing, SilentRouters};
 
 /// Everything that a host runs.
 pub(super) struct Driver {

@@ -33,7 +33,7 @@ use super::calls::{Calls, Counters};
 use super::carrier::Carrier;
 use super::command::{CarrierNotice, NewSource, NewTransfer, Notice, Notices, TransferId};
 use super::council::{Council, Decider};
-use super::driver::{self, Deciders, Routing};
+use super::driver::{self, Deciders, Routing, SilentRouters};
 use super::keeper::{Keeper, Sharing, StartError};
 use super::mates::{Place, session_of};
 use super::reader::{self, Loaded, ReadJob, ReadJobs};
@@ -340,8 +340,9 @@ impl Host {
     /// # Errors
     /// When no socket is to be had.
     pub fn ask_routers(&self, opens: &[RouterOpen]) -> io::Result<()> {
+        let silent = SilentRouters::none(opens.len());
         for engine in &self.shared.engines {
-            let routing = Routing::new(self.shared.clock.now(), opens.to_vec());
+            let routing = Routing::new(self.shared.clock.now(), opens.to_vec(), silent.clone());
             let sockets = routing.addresses().map(connected).collect::<io::Result<Vec<_>>>()?;
             engine.notices.send(Notice::AskRouters(Box::new(routing), sockets));
         }
@@ -626,7 +627,7 @@ fn deciders([out, in_]: [Agent; 2], posts: &[Post]) -> Vec<Deciders> {
 }
 
 /// A socket of any port to this address.
-fn connected(to: SocketAddr) -> io::Result<std::net::UdpSocket> {
+pub(super) fn connected(to: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

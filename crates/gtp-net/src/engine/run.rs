@@ -25,6 +25,7 @@ use super::carrier::Outgoing;
 use super::command::{CarrierNotice, Notice, Notices};
 use super::driver::{Deciders, Driver};
 use super::envelope::{Beside, Destination};
+use super::host::connected;
 use super::intake::Intake;
 use super::mates::Place;
 use super::naps::Naps;
@@ -274,6 +275,12 @@ impl Engine {
 
     /// Sends what is to be asked of routers. What cannot be sent is repeated soon.
     fn ask_routers(&mut self, now: Time) {
+        while let Some((router, address)) = self.driver.poll_router_in_vain() {
+            // A connected socket keeps the address that this host had then.
+            if let (Some(old), Ok(new)) = (self.routers.get_mut(router), connected(address)) {
+                *old = new;
+            }
+        }
         for (router, socket) in self.routers.iter().enumerate() {
             while self.driver.poll_router(now, router, &mut self.asked) {
                 let _ = socket.send(&self.asked);

@@ -6,9 +6,11 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gtp_alloc::{Rate, Time};
-use gtp_proto::router::{Crossings, News, Passage};
+use gtp_proto::router::{Crossings, News, Passage, RouterChange};
 use gtp_proto::{FlowId, Grant, Report, Side};
 
 use super::Driver;
@@ -25,11 +27,30 @@ pub(crate) struct Routing {
     crossed: Vec<(usize, RouterOpen)>,
     /// Sessions that have been looked at.
     seen: BTreeSet<FlowId>,
+    silent: SilentRouters,
+}
+
+/// Which routers the log has called silent, by their numbers: each engine asks them on its own, and
+/// the log says once that one is.
+#[derive(Clone)]
+pub(crate) struct SilentRouters(Arc<[AtomicBool]>);
+
+impl SilentRouters {
+    /// None of this many is.
+    pub fn none(routers: usize) -> SilentRouters {
+        SilentRouters((0..routers).map(|_| AtomicBool::new(false)).collect())
+    }
+
+    /// Notes that a router is silent, or is no more; returns whether the log should say so.
+    fn note(&self, router: usize, is_silent: bool) -> bool {
+        let said = self.0.get(router).map(|said| said.swap(is_silent, Ordering::Relaxed));
+        said != Some(is_silent)
+    }
 }
 
 impl Routing {
     /// Asks these routers, under names that are drawn now.
-    pub fn new(now: Time, opens: Vec<RouterOpen>) -> Routing {
+    pub fn new(now: Time, opens: Vec<RouterOpen>, silent: SilentRouters) -> Routing {
         let (mut crossings, mut routers) = (Crossings::default(), Vec::new());
         let mut crossed = Vec::new();
         for open in opens {
@@ -45,12 +66,30 @@ impl Routing {
             });
             crossed.push((router, open));
         }
-        Routing { crossings, routers, crossed, seen: BTreeSet::new() }
+        Routing { crossings, routers, crossed, seen: BTreeSet::new(), silent }
     }
 
     /// Where the routers are, in the order of their numbers.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.routers.iter().map(|(address, _)| *address)
+    }
+
+    /// The next router, by its number and address, that is to be asked through a new socket.
+    fn poll_in_vain(&mut self) -> Option<(usize, SocketAddr)> {
+        while let Some((router, change)) = self.crossings.poll_change() {
+            let Some(&(address, _)) = self.routers.get(router) else { continue };
+            match change {
+                RouterChange::InVain => return Some((router, address)),
+                RouterChange::Silent if self.silent.note(router, true) => {
+                    tracing::warn!(%address, "a router does not answer: its links limit nobody");
+                }
+                RouterChange::Back if self.silent.note(router, false) => {
+                    tracing::warn!(%address, "a router answers again: its links limit sessions");
+                }
+                RouterChange::Silent | RouterChange::Back => {}
+            }
+        }
+        None
     }
 
     fn look_at(&mut self, session: &Session) {
@@ -111,6 +150,12 @@ impl Driver {
         let Some(routing) = &mut self.routing else { return false };
         let Some((_, key)) = routing.routers.get(router) else { return false };
         routing.crossings.poll_transmit(now, router, key, out)
+    }
+
+    /// The next router, by its number and address, that has answered nothing and is to be asked
+    /// through a new socket, whose own address fits the routes of now.
+    pub fn poll_router_in_vain(&mut self) -> Option<(usize, SocketAddr)> {
+        self.routing.as_mut()?.poll_in_vain()
     }
 
     /// Looks whether a router is silent.
