@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use gtp_proto::router::{TAG_BYTES, Tags, Use};
 use zeroize::Zeroizing;
 
+use crate::identity::place::make_dir;
+
 /// A key of 32 bytes, as the three that follow from it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RouterKey {
@@ -83,7 +85,8 @@ impl RouterKey {
         Ok(RouterKey::new(&*key.ok_or_else(malformed)?))
     }
 
-    /// Reads a key; draws one where there is no such file.
+    /// Reads a key; draws one where there is no such file, and makes its directory where there is
+    /// none.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -92,7 +95,11 @@ impl RouterKey {
             Err(KeyError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
             ended => return ended,
         }
-        match draw(path) {
+        let made = match path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => make_dir(dir),
+            Some(_) | None => Ok(()),
+        };
+        match made.and_then(|()| draw(path)) {
             // Another process was quicker: its key counts.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             drawn => drawn.map_err(|error| KeyError::Io { path: path.to_owned(), error })?,
@@ -110,14 +117,14 @@ impl RouterKey {
 }
 
 /// Draws a key into a file that is not there. It has its name only once it is whole, so that nobody
-/// reads half of it.
+/// reads half of it; until then it has one that nobody else draws, and that nothing left behind has.
 fn draw(path: &Path) -> io::Result<()> {
     let mut key = Zeroizing::new([0; 32]);
     gtp_sys::entropy::fill(&mut *key);
     let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let digits = Zeroizing::new(digits + "\n");
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
+    name.push(format!(".new-{:016x}", gtp_sys::entropy::u64()));
     let new = PathBuf::from(name);
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(&new)?;
@@ -167,6 +174,19 @@ mod tests {
         assert_ne!(tag(&drawn, Use::ToHost), tag(&drawn, Use::ToRouter));
         assert_ne!(tag(&drawn, Use::ToHost), tag(&drawn, Use::Pass));
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_key_is_drawn_where_there_is_no_directory_yet_and_beside_what_a_crash_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new").join("gtp").join("router-key");
+        RouterKey::load_or_create(&path).unwrap();
+        let made = std::fs::metadata(path.parent().unwrap()).unwrap();
+        assert_eq!(made.mode() & 0o777, 0o700);
+        let path = dir.path().join("router-key");
+        let left = format!("router-key.new-{}", std::process::id());
+        std::fs::write(dir.path().join(left), "half of a k").unwrap();
+        RouterKey::load_or_create(&path).unwrap();
     }
 
     #[test]

@@ -1,30 +1,42 @@
 //! The process that is a router: one socket, one thread, and the core's allocator.
 //!
-//! Take in what is there, share out what is due, answer, wait. It moves no data and needs no
-//! privilege.
+//! Take in what is there, share out what is due, answer from the address that was asked, wait. It
+//! moves no data and needs no privilege.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gtp_alloc::{Rate, Span, Time};
-use gtp_proto::router::{Dropped, Router, RouterConfig};
+use gtp_alloc::{Bucket, Rate, Span, Time};
+use gtp_proto::router::{Dropped, HostChange, LinkStanding, Router, RouterConfig};
 use gtp_sys::Clock;
-use gtp_sys::address::canonical;
+use gtp_sys::udp::{Header, Origin, ReceiveBatch, Sent, UdpSocket};
 use gtp_sys::wake::{Poller, Waker};
 
 use super::RouterKey;
+use crate::server::without_v6;
 
 /// A router that is about to serve.
 pub struct RouterServer {
     socket: UdpSocket,
-    local: SocketAddr,
-    router: Router<SocketAddr>,
+    router: Router<At>,
     key: RouterKey,
     clock: Clock,
     poller: Poller,
     shown: Arc<Shown>,
+    complaints: Bucket,
+}
+
+/// Where an ask came from, and to which of this machine's addresses: the answer leaves from there,
+/// because hosts take in answers from the address that they ask alone.
+#[derive(Clone, Copy, Debug)]
+struct At(Origin);
+
+impl From<At> for SocketAddr {
+    fn from(At(origin): At) -> SocketAddr {
+        origin.from
+    }
 }
 
 /// How a router is doing; kept up to date four times a second.
@@ -36,6 +48,7 @@ pub struct Shown {
     answered: AtomicU64,
     forged: AtomicU64,
     refused: AtomicU64,
+    turns: AtomicU64,
     stops: AtomicU64,
 }
 
@@ -50,15 +63,16 @@ pub struct LinkShown {
     pub granted: [Rate; 2],
 }
 
-/// Longer than any ask.
-const DATAGRAM_MOST: usize = 2_048;
-/// Datagrams taken in before others are answered.
-const AT_ONCE: usize = 256;
+/// Reads of the socket, of up to 32 datagrams each, before hosts are answered.
+const READS: usize = 8;
+/// Words about hosts that fall silent or are back, which those who have the key can cause.
+const COMPLAINTS: Bucket = Bucket::new(1, 8);
 /// The numbers are shown this often.
 const SHOW: Span = Span::from_millis(250);
 
 impl RouterServer {
-    /// Binds a router for links of these capacities, out and in.
+    /// Binds a router for links of these capacities, out and in. Where there is no IPv6, `0.0.0.0`
+    /// takes the place of `::`.
     ///
     /// # Errors
     /// When the address is not to be had, or the process may open no more descriptors.
@@ -67,19 +81,21 @@ impl RouterServer {
         links: &[[Rate; 2]],
         key: RouterKey,
     ) -> io::Result<RouterServer> {
-        let socket = UdpSocket::bind(listen)?;
-        socket.set_nonblocking(true)?;
-        let (local, clock, mut secret) = (socket.local_addr()?, Clock::start(), [0; 16]);
+        let socket = UdpSocket::bind(listen)
+            .or_else(|error| without_v6(listen, &error).map_or(Err(error), UdpSocket::bind))?;
+        let (clock, mut secret) = (Clock::start(), [0; 16]);
         gtp_sys::entropy::fill(&mut secret);
         let links = links.iter().flatten().copied().collect();
         let router = Router::new(clock.now(), RouterConfig { links, secret });
-        let (poller, shown) = (Poller::new()?, Arc::default());
-        Ok(RouterServer { socket, local, router, key, clock, poller, shown })
+        let (poller, shown) = (Poller::new()?, Arc::<Shown>::default());
+        shown.show(&router);
+        let complaints = COMPLAINTS;
+        Ok(RouterServer { socket, router, key, clock, poller, shown, complaints })
     }
 
     /// The address that it has.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.socket.local_addr()
     }
 
     /// How it is doing.
@@ -98,13 +114,16 @@ impl RouterServer {
     /// When the system can neither wait nor read the socket.
     pub fn run(mut self) -> io::Result<()> {
         let (mut out, mut show_due) = (Vec::new(), Time::ZERO);
+        let mut batch = ReceiveBatch::new();
         while self.shown.stops.load(Ordering::Relaxed) == 0 {
-            self.receive()?;
+            self.receive(&mut batch)?;
             let now = self.clock.now();
             self.router.handle_timeout(now);
-            while let Some(to) = self.router.poll_transmit(now, &self.key, &mut out) {
+            self.tell_changes(now);
+            while let Some(At(to)) = self.router.poll_transmit(now, &self.key, &mut out) {
+                let header = Header { to: to.from, from: to.to, ecn: None };
                 // What cannot be sent now is asked for again.
-                if self.socket.send_to(&out, to).is_ok() {
+                if self.socket.send(&header, out.len(), &out) == Sent::Taken {
                     self.shown.answered.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -119,31 +138,49 @@ impl RouterServer {
         Ok(())
     }
 
-    fn receive(&mut self) -> io::Result<()> {
-        let mut datagram = [0; DATAGRAM_MOST];
-        for _ in 0..AT_ONCE {
-            let (len, from) = match self.socket.recv_from(&mut datagram) {
-                Ok(came) => came,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+    fn receive(&mut self, batch: &mut ReceiveBatch) -> io::Result<()> {
+        for _ in 0..READS {
+            match self.socket.receive(batch) {
+                Ok(true) => self.take_in(batch),
+                Ok(false) => return Ok(()),
                 // The network's answer to what was sent.
-                Err(error) if is_of_network(&error) => continue,
+                Err(error) if is_of_network(&error) => {}
                 Err(error) => return Err(error),
-            };
+            }
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, batch: &mut ReceiveBatch) {
+        let now = self.clock.now();
+        for (origin, _, datagram) in batch.datagrams() {
             self.shown.asked.fetch_add(1, Ordering::Relaxed);
-            let now = self.clock.now();
-            let handled = self.router.handle_datagram(now, from, &datagram[..len], &self.key);
-            match handled {
+            match self.router.handle_datagram(now, At(origin), datagram, &self.key) {
                 Ok(()) | Err(Dropped::Misdirected) => {}
                 Err(Dropped::Forged | Dropped::Malformed) => {
                     self.shown.forged.fetch_add(1, Ordering::Relaxed);
-                    tracing::debug!(from = %canonical(from), "a datagram without the key");
+                    tracing::debug!(from = %origin.from, "a datagram without the key");
                 }
                 Err(Dropped::Replayed | Dropped::Full) => {
                     self.shown.refused.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Says in the log which hosts are silent, and which are back.
+    fn tell_changes(&mut self, now: Time) {
+        while let Some((At(Origin { from, .. }), change)) = self.router.poll_change() {
+            if !self.complaints.take(now) {
+                continue;
+            }
+            match change {
+                HostChange::Silent => {
+                    tracing::warn!(host = %from, "a host is silent: what its sessions had is free");
+                }
+                HostChange::Back => tracing::warn!(host = %from, "a host asks again"),
+            }
+        }
     }
 }
 
@@ -165,13 +202,18 @@ impl Shown {
         self.stops.store(1, Ordering::Relaxed);
     }
 
+    /// How often the numbers were brought up to date; it stands still if the router hangs.
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
     /// Each link.
     pub fn links(&self) -> Vec<LinkShown> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counters since the start, by name: datagrams that came, that went, that had not the key or
-    /// were none of a host's, and that came again or for which there was no room; and processes of
+    /// were none of a host's, and that came again or for which there was no room; and engines of
     /// hosts that are known now.
     pub fn counts(&self) -> [(&'static str, u64); 5] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -184,12 +226,12 @@ impl Shown {
         ]
     }
 
-    fn show(&self, router: &Router<SocketAddr>) {
+    fn show(&self, router: &Router<At>) {
         let one_way: Vec<_> = router.standing().collect();
         let link = |pair: &[_]| {
             let [out, in_] = [pair[0], *pair.last().unwrap_or(&pair[0])];
             LinkShown {
-                capacity: [out, in_].map(|way: gtp_proto::router::LinkStanding| way.capacity),
+                capacity: [out, in_].map(|way: LinkStanding| way.capacity),
                 sessions: [out.sessions, in_.sessions],
                 granted: [out.granted, in_.granted],
             }
@@ -197,5 +239,6 @@ impl Shown {
         let links = one_way.chunks(2).map(link).collect();
         *self.links.lock().unwrap_or_else(PoisonError::into_inner) = links;
         self.hosts.store(router.hosts() as u64, Ordering::Relaxed);
+        self.turns.fetch_add(1, Ordering::Relaxed);
     }
 }

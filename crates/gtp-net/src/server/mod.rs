@@ -688,12 +688,11 @@ pub(crate) async fn bind_both(
     let mut tries = 0;
     loop {
         let listener = match TcpListener::bind(listen).await {
-            // A machine without IPv6 has no address `::`.
-            Err(error) if any_v6(listen) && no_ipv6(&error) => {
-                let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), listen.port());
-                TcpListener::bind(v4).await?
-            }
-            bound => bound?,
+            Err(error) => match without_v6(listen, &error) {
+                Some(v4) => TcpListener::bind(v4).await?,
+                None => return Err(error),
+            },
+            Ok(bound) => bound,
         };
         let address = listener.local_addr()?;
         match host.bind_udp_everywhere(address) {
@@ -718,13 +717,14 @@ fn take_both(host: &Host, sockets: Sockets) -> io::Result<(TcpListener, SocketId
     Ok((TcpListener::from_std(tcp)?, socket, address))
 }
 
-fn any_v6(listen: SocketAddr) -> bool {
-    listen.is_ipv6() && listen.ip().is_unspecified()
-}
-
-fn no_ipv6(error: &io::Error) -> bool {
+/// Where to listen in place of `::`, which a machine without IPv6 does not have; `None` if that is
+/// not why this error came.
+pub(crate) fn without_v6(listen: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
     let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-    matches!(code, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))
+    let no_v6 =
+        matches!(code, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL));
+    let any_v6 = listen.is_ipv6() && listen.ip().is_unspecified();
+    (any_v6 && no_v6).then(|| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), listen.port()))
 }
 
 /// Ports tried when any will do.
