@@ -596,11 +596,12 @@ pub struct EmulateArgs {
 #[derive(Debug, Args)]
 pub struct RouterArgs {
     /// What a link carries that is to be shared out, out and in: 600Mbit, or 600Mbit/1Gbit. State
-    /// less than the link's speed: requests, receipts and other traffic need some. May be repeated;
-    /// links are numbered from 1
-    #[arg(long, value_name = "RATE[/RATE]", required = true, value_parser = crate::routers::link)]
+    /// less than the link's speed: requests, receipts and other traffic need some. May be repeated,
+    /// or several are joined by ; up to 8 links, numbered from 1
+    #[arg(long, value_name = "RATE[/RATE]", required = true, value_delimiter = ';',
+        value_parser = crate::routers::link)]
     pub link: Vec<[Rate; 2]>,
-    /// Where to listen, UDP; port 0 takes a free one
+    /// Where to listen, UDP; port 0 takes a free one. Answers leave from the address that was asked
     #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4811")]
     pub listen: String,
     /// The file with the key that hosts share with it; made if it is not there; router-key in the
@@ -611,6 +612,9 @@ pub struct RouterArgs {
     #[arg(long, value_name = "TIME", env = "GTP_STATS", value_parser = words::span,
         allow_hyphen_values = true)]
     pub stats: Option<Duration>,
+    /// Serve numbers for Prometheus at /metrics on this loopback address
+    #[arg(long, value_name = "ADDR:PORT", env = "GTP_METRICS")]
+    pub metrics: Option<SocketAddr>,
     /// One JSON object a line on standard output
     #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,

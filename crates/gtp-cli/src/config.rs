@@ -83,7 +83,7 @@ impl File {
         let value = arg.get_long().and_then(|name| self.value(name)).map(str::to_owned);
         match value {
             Some(value) if arg.get_long().is_some_and(allowed) && check(&arg, &value).is_ok() => {
-                arg.default_value(value)
+                arg.default_value(value).required(false)
             }
             Some(_) | None => arg,
         }

@@ -22,6 +22,7 @@ mod log;
 mod log_settings;
 mod manager;
 mod output;
+mod pages;
 mod patient;
 mod plain_log;
 mod plan;

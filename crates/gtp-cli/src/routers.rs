@@ -67,7 +67,7 @@ pub fn say(spec: &RouterSpec) -> String {
 }
 
 /// A router's one-way links are 16.
-const LINKS_MOST: u8 = 8;
+pub const LINKS_MOST: u8 = 8;
 
 #[cfg(test)]
 mod tests {

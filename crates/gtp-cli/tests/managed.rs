@@ -381,6 +381,7 @@ fn units(world: &World) -> Vec<PathBuf> {
     let names = [
         "gtp-serve.service",
         "gtp-serve-readonly.service",
+        "gtp-router.service",
         "gtpd.service",
         "gtp-serve.socket",
         "gtpd.socket",
@@ -402,7 +403,7 @@ fn the_units_are_sound_and_expose_little_by_systemds_own_measure() {
         Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units).output().unwrap();
     let said = String::from_utf8_lossy(&verified.stderr);
     assert!(verified.status.success() && said.is_empty(), "{said}");
-    for unit in &units[..2] {
+    for unit in &units[..3] {
         let mut security = Command::new("systemd-analyze");
         // In tenths: 2.0, which it calls OK.
         security.args(["security", "--offline=true", "--threshold=20", "--no-pager"]).arg(unit);
@@ -431,6 +432,31 @@ fn the_settings_file_that_is_packaged_is_one_that_a_server_takes() {
     let server = Serving::start(command);
     world.expect(0, &["ls", &server.url(""), "--accept-new"]);
     wait_for("the audit", || size_of(&world.path("audit.jsonl")) > 0);
+}
+
+#[test]
+fn the_settings_file_of_the_router_is_one_that_it_takes_and_names_links_only_where_it_is_edited() {
+    let packaged = include_str!("../../../packaging/gtp/router.toml");
+    let world = World::new();
+    let set: Vec<&str> = packaged
+        .lines()
+        .filter_map(|line| line.strip_prefix("# "))
+        .filter(|line| line.contains(" = ") && !line.starts_with("listen"))
+        .collect();
+    assert!(set.len() >= 2 && packaged.lines().all(|line| !line.starts_with("link")), "{set:?}");
+    let settings = world.path("router.toml");
+    std::fs::write(&settings, set.join("\n")).unwrap();
+    let notices = Notices::at(&world.path("notify"));
+    let mut router = world.gtp("router", &["router", "--listen", "127.0.0.1:0"]);
+    router.env("GTP_CONFIG_FILE", &settings).env_remove("GTP_METRICS");
+    router.env("NOTIFY_SOCKET", world.path("notify")).env("WATCHDOG_USEC", "400000");
+    let mut router = router.stderr(Stdio::null()).spawn().unwrap();
+    notices.wait_for("READY=1");
+    notices.wait_for("WATCHDOG=1");
+    notices.wait_for("STATUS=allocates; 0 sessions");
+    kill_process(Pid::from_raw(router.id() as i32).unwrap(), Signal::TERM).unwrap();
+    notices.wait_for("STOPPING=1");
+    assert_eq!(router.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -6,7 +6,8 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -166,6 +167,74 @@ fn a_router_that_is_not_there_or_has_another_key_is_ignored_after_a_second() {
     let done = all.iter().find(|event| event["event"] == "done").unwrap();
     assert!(done["seconds"].as_f64().unwrap() < 8.0, "32 s at the router's rate");
     assert!(router.end()["forged"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_router_that_listens_everywhere_answers_from_the_address_that_was_asked() {
+    let world = World::new();
+    world.export("a", 8_000_000);
+    for listen in ["0.0.0.0:0", "[::]:0"] {
+        let router = Router::start(command(&world, listen, "300Mbit/20Mbit"));
+        let (_, port) = router.address.rsplit_once(':').unwrap();
+        // The kernel would answer from 127.0.0.1, which the client's socket does not take.
+        let option = format!("127.0.0.2:{port},key=key");
+        let server = serve(&world, "s", &[]);
+        let to = format!("to{}", listen.len());
+        let output = ended(get(&world, &server.url("a"), &to, &["--router", &option]));
+        let rate = steady(&output, (1.0, 3.0));
+        assert!(rate < 21.0, "{rate} Mbit/s of 20: {listen}");
+        assert_eq!(limited_by(&output), "router", "{listen}");
+    }
+}
+
+#[test]
+fn a_client_is_warned_once_of_a_router_that_does_not_answer() {
+    let world = World::new();
+    world.export("a", 8_000_000);
+    drop(Router::of(&world, "2Mbit").end());
+    // Nobody listens there; the host's kernel may even say so.
+    let option = format!("127.0.0.1:{},key=key", common::ports::free_port());
+    let server = serve(&world, "s", &[]);
+    let output = ended(get(&world, &server.url("a"), "to", &["--router", &option]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.matches("a router does not answer").count(), 1, "{said}");
+}
+
+#[test]
+fn the_first_start_makes_the_directory_and_the_key_in_it() {
+    let world = World::new();
+    let mut router = world.gtp("fresh/of/a/user", &["router", "--json", "--link", "40Mbit"]);
+    router.args(["--listen", "127.0.0.1:0"]);
+    let router = Router::start(router);
+    assert!(world.path("fresh/of/a/user/router-key").exists());
+    drop(router.end());
+}
+
+#[test]
+fn a_ninth_link_is_refused() {
+    let world = World::new();
+    let mut words = vec!["router", "--listen", "127.0.0.1:0"];
+    words.extend(["--link", "1Mbit"].repeat(9));
+    let refused = world.expect(2, &words);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("9 links") && said.contains("8 at most"), "{said}");
+    assert!(!world.path("client/router-key").exists(), "nothing was made");
+}
+
+#[test]
+fn a_router_serves_numbers_for_prometheus() {
+    let world = World::new();
+    let port = common::ports::free_port();
+    let mut command = command(&world, "127.0.0.1:0", "40Mbit/90Mbit");
+    command.args(["--link", "1Gbit", "--metrics", &format!("127.0.0.1:{port}")]);
+    let router = Router::start(command);
+    let mut asked = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(asked, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    asked.read_to_string(&mut page).unwrap();
+    let line = "gtp_router_capacity_bits_per_second{link=\"1\",direction=\"in\"} 90000000.0\n";
+    assert!(page.contains(line) && page.ends_with("# EOF\n"), "{page}");
+    drop(router.end());
 }
 
 #[test]

@@ -1,24 +1,32 @@
 //! `gtp router`: an allocator for links that belong to no host.
 //!
-//! The router is the library's. Here are its key, its signals and its words; the first signal ends
-//! it.
+//! The router is the library's. Here are its key, its signals and its words, to people and to the
+//! system's manager. The first signal ends it, and so does its own end, which is a failure.
+
+mod metrics;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use gtp::{Failure, FailureKind, LinkShown, ROUTER_KEY_FILE, Rate, RouterKey, RouterServer, Shown};
 use serde_json::{Value as Json, json};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::sync::oneshot;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::args::RouterArgs;
-use crate::output;
+use crate::manager::{Manager, Serving};
+use crate::routers::LINKS_MOST;
 use crate::show::json as out;
 use crate::signals::Signals;
 use crate::words::{count, say_rate};
+use crate::{output, pages};
 
 pub fn run(args: RouterArgs) -> Result<ExitCode, Failure> {
+    check_links(&args)?;
     let key = key_file(&args)?;
     let is_new = !key.exists();
     let usage = |error: &dyn std::fmt::Display| Failure::new(FailureKind::Usage, error.to_string());
@@ -27,12 +35,15 @@ pub fn run(args: RouterArgs) -> Result<ExitCode, Failure> {
     let server = RouterServer::bind(listen, &args.link, secret).map_err(|error| {
         Failure::new(FailureKind::Destination, format!("cannot listen at {listen}: {error}"))
     })?;
-    announce(&args, &server, is_new.then_some(&key));
     let (shown, waker) = (server.shown(), server.waker());
-    let serving = std::thread::Builder::new().name("gtp-router".into());
-    let serving = serving.spawn(move || server.run()).map_err(super::other)?;
+    let numbers = args.metrics.map(|at| pages::serve(at, metrics::PAGE, &shown)).transpose()?;
     let runtime = super::runtime()?;
-    runtime.block_on(tell(&args, &shown))?;
+    // Before anybody is told that it listens, and may send one.
+    let signals = runtime.block_on(async { Signals::take() }).map_err(super::other)?;
+    announce(&args, &server, is_new.then_some(&key));
+    let (serving, ended) = start(server)?;
+    runtime.block_on(tell(&args, &shown, signals, ended));
+    drop(numbers);
     shown.stop();
     waker.wake();
     let ended = serving.join().map_err(|_| super::other("the router has failed"))?;
@@ -41,6 +52,28 @@ pub fn run(args: RouterArgs) -> Result<ExitCode, Failure> {
         out::line(&stats(&shown));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the router's thread; the second value resolves however it ends.
+fn start(server: RouterServer) -> Result<(Serves, oneshot::Receiver<()>), Failure> {
+    let (alive, ended) = oneshot::channel::<()>();
+    let thread = std::thread::Builder::new().name("gtp-router".into());
+    let serving = thread.spawn(move || {
+        let _alive = alive;
+        server.run()
+    });
+    Ok((serving.map_err(super::other)?, ended))
+}
+
+type Serves = JoinHandle<std::io::Result<()>>;
+
+fn check_links(args: &RouterArgs) -> Result<(), Failure> {
+    let (given, most) = (args.link.len(), usize::from(LINKS_MOST));
+    if given > most {
+        let text = format!("--link: {given} links, and a router has {most} at most: start another");
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
+    Ok(())
 }
 
 fn key_file(args: &RouterArgs) -> Result<PathBuf, Failure> {
@@ -70,21 +103,47 @@ fn announce(args: &RouterArgs, server: &RouterServer, made: Option<&PathBuf>) {
     output::aside(format_args!("gtp: allocates at {local} (UDP)"));
 }
 
-/// Waits for a signal, and shows numbers meanwhile.
-async fn tell(args: &RouterArgs, shown: &Arc<Shown>) -> Result<(), Failure> {
-    let mut signals = Signals::take().map_err(super::other)?;
-    let Some(every) = args.stats else {
-        signals.next().await;
-        return Ok(());
-    };
-    let mut turn = interval(every);
+/// Waits for a signal or the end of the router's thread, and shows numbers meanwhile.
+async fn tell(
+    args: &RouterArgs,
+    shown: &Arc<Shown>,
+    mut signals: Signals,
+    mut ended: oneshot::Receiver<()>,
+) {
+    let manager = Manager::of_process();
+    manager.ready();
+    tokio::spawn(manager.clone().hear(Allocating(shown.clone())));
+    let mut turn = interval(args.stats.unwrap_or(SILENT));
     turn.set_missed_tick_behavior(MissedTickBehavior::Skip);
     turn.tick().await;
     loop {
         tokio::select! {
-            _ = signals.next() => return Ok(()),
-            _ = turn.tick() => show(args, shown),
+            () = signals.next() => return manager.stopping(Duration::ZERO),
+            // Its thread says why when it is joined.
+            _ = &mut ended => return,
+            _ = turn.tick() => {
+                if args.stats.is_some() {
+                    show(args, shown);
+                }
+            }
         }
+    }
+}
+
+/// A turn of nothing, where no numbers are asked for.
+const SILENT: Duration = Duration::from_secs(3_600);
+
+/// Whether the router goes on, for the manager: its thread shows its numbers four times a second.
+struct Allocating(Arc<Shown>);
+
+impl Serving for Allocating {
+    async fn beat(&mut self) -> Option<String> {
+        let before = self.0.turns();
+        while self.0.turns() == before {
+            sleep(Duration::from_millis(50)).await;
+        }
+        let sessions: usize = self.0.links().iter().flat_map(|link| link.sessions).sum();
+        Some(format!("allocates; {}", count(sessions as u64, "session")))
     }
 }
 
@@ -122,4 +181,25 @@ fn stats(shown: &Shown) -> Json {
         line[name] = json!(count);
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_the_routers_thread_ends_the_waiting_for_a_signal() {
+        let links = vec![[Rate::from_mbps(1); 2]];
+        for stats in [None, Some(Duration::from_secs(60))] {
+            let (link, listen) = (links.clone(), "127.0.0.1:0".to_owned());
+            let args = RouterArgs { link, listen, key: None, stats, metrics: None, json: false };
+            let (alive, ended) = oneshot::channel();
+            drop(alive);
+            let shown = Arc::default();
+            let waited = tell(&args, &shown, Signals::take().unwrap(), ended);
+            assert_eq!(timeout(Duration::from_secs(30), waited).await, Ok(()));
+        }
+    }
 }

@@ -8,27 +8,23 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gtp::{
-    Bucket, Failure, FailureKind, Host, Moved, Rate, Running, ServerEvent, SessionId, Sessions,
-    Stands, Time, Visit, Whose, WhyRefused,
+    Failure, FailureKind, Host, Moved, Rate, Running, ServerEvent, SessionId, Sessions, Stands,
+    Time, Visit, Whose, WhyRefused,
 };
-use gtp_sys::Clock;
-use gtpd::http::{Page, Pages, Work};
-use prometheus_client::encoding::text::encode;
+use gtpd::http::Page;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 
 use super::teller::{outcome, rate};
+use crate::pages;
 
 type Labels = Vec<(&'static str, String)>;
 type Counters = Family<Labels, Counter>;
@@ -104,14 +100,10 @@ const MOVING: [&str; 3] = ["get", "put", "fetch"];
 
 const PAGE: &[Page<Numbers>] = &[Page {
     path: "/metrics",
-    kind: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    kind: pages::OPEN_METRICS,
     text: |numbers, _| {
         numbers.look();
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = encode(&mut text, &numbers.registry);
-        // As the format has it.
-        text.replace(" inf\n", " +Inf\n").into_bytes()
+        pages::text(&numbers.registry)
     },
 }];
 
@@ -122,7 +114,7 @@ impl Metrics {
     /// [`FailureKind::Usage`] if the address is no loopback address or not available.
     pub fn serve(address: SocketAddr, sessions: Sessions) -> Result<Metrics, Failure> {
         let numbers = Arc::new(Numbers::new(sessions));
-        let serving = serve(address, &numbers)?;
+        let serving = pages::serve(address, PAGE, &numbers)?;
         Ok(Metrics { numbers, address, _serving: serving })
     }
 
@@ -132,7 +124,7 @@ impl Metrics {
     /// As [`Metrics::serve`]; the numbers then stay where they are.
     pub fn move_to(&mut self, address: SocketAddr) -> Result<(), Failure> {
         if address != self.address {
-            self._serving = serve(address, &self.numbers)?;
+            self._serving = pages::serve(address, PAGE, &self.numbers)?;
             self.address = address;
         }
         Ok(())
@@ -451,56 +443,6 @@ fn of_group(group: &str, visit: &Visit) -> Labels {
     labels
 }
 
-/// Readers of the numbers at a time: each takes a descriptor from clients.
-const READERS: usize = 16;
-
-/// The pause before the next try to wait for readers. Waiting fails if the kernel has no memory,
-/// and nothing tells when it has some again.
-const POLL_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
-
-/// Serves the numbers until the socket that it returns is closed.
-fn serve(address: SocketAddr, numbers: &Arc<Numbers>) -> Result<UnixStream, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(FailureKind::Usage, format!("--metrics {address}: {error}"))
-    };
-    let pages = Pages::listen(address, PAGE).map_err(failed)?.with_readers(READERS);
-    let (serving, end) = UnixStream::pair().map_err(failed)?;
-    let numbers = Arc::clone(numbers);
-    let thread = std::thread::Builder::new().name("gtp-metrics".into());
-    thread.spawn(move || answer(pages, &numbers, &end)).map_err(failed)?;
-    Ok(serving)
-}
-
-/// Answers those who ask, until the other end of `end` is closed.
-fn answer(mut pages: Pages<Numbers>, numbers: &Numbers, end: &UnixStream) {
-    let (clock, mut complaints) = (Clock::start(), Bucket::new(1, 2));
-    loop {
-        let (until, now) = (pages.poll_timeout(), clock.now());
-        let span = until.since(now).as_nanos();
-        let timeout = Timespec {
-            tv_sec: (span / 1_000_000_000) as i64,
-            tv_nsec: (span % 1_000_000_000) as _,
-        };
-        let timeout = (until != Time::MAX).then_some(&timeout);
-        let mut fds = vec![PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)];
-        fds.extend(pages.fds());
-        let waited = poll(&mut fds, timeout);
-        if fds.first().is_some_and(|end| !end.revents().is_empty()) {
-            return;
-        }
-        match waited {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => {
-                if complaints.take(clock.now()) {
-                    tracing::warn!(%error, "nobody can be waited for who asks for the numbers");
-                }
-                std::thread::sleep(POLL_PAUSE);
-            }
-        }
-        pages.serve(clock.now(), numbers, Work::default());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use gtp::{LimitedBy, Pace, Request, Span};
@@ -515,9 +457,7 @@ mod tests {
     }
 
     fn page(numbers: &Numbers) -> String {
-        let mut text = String::new();
-        encode(&mut text, &numbers.registry).unwrap();
-        text
+        String::from_utf8(pages::text(&numbers.registry)).unwrap()
     }
 
     fn sum(page: &str, family: &str, has: &str) -> u64 {
