@@ -44,7 +44,9 @@ pub fn datagram(bytes: &[u8]) {
     let Ok(Some(control)) = Control::decode(header.kind, body) else { return };
     let mut again = Vec::new();
     control.encode(&mut again);
-    assert_eq!(again, body);
+    // Fields of later versions are left out, so bytes may differ, but never what they mean.
+    assert!(again.len() <= body.len());
+    assert_eq!(Control::decode(header.kind, &again), Ok(Some(control)));
 }
 
 /// A frame of the control channel without its length.
