@@ -117,7 +117,7 @@ impl RouterKey {
 }
 
 /// Draws a key into a file that is not there. It has its name only once it is whole, so that nobody
-/// reads half of it; until then it has one that nobody else draws, and that nothing left behind has.
+/// reads half of it; until then it has one that nobody else draws and nothing left behind has.
 fn draw(path: &Path) -> io::Result<()> {
     let mut key = Zeroizing::new([0; 32]);
     gtp_sys::entropy::fill(&mut *key);

@@ -1,8 +1,8 @@
 //! How fast one end of a talk between a host and a router may speak.
 //!
 //! A burst of [`ROUTER_BURST`] datagrams, then a pause until [`ROUTER_PAUSE`] after its first one.
-//! Both ends keep to it: a host, so that thousands of sessions do not fill its link, and a router to
-//! each host, so that one that asks cannot have another one flooded. It knows no datagrams.
+//! Both ends keep to it: a host, so that thousands of sessions do not fill its link, and a router
+//! to each host, so that one that asks cannot have another flooded. It knows no datagrams.
 
 use gtp_alloc::Time;
 

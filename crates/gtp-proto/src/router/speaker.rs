@@ -1,8 +1,8 @@
 //! What a host says to one router, and whether the router is there.
 //!
 //! Asks are repeated while a session crosses the router. One that has not answered for
-//! [`ROUTER_SILENCE`] is ignored until it answers again; meanwhile it is asked once in that time, and
-//! each time its user may change the way to it, as this host's own address may be another one now. A
+//! [`ROUTER_SILENCE`] is ignored until it answers again; meanwhile it is asked once in that time,
+//! and each time its user may change the way to it, as this host's own address may have changed. A
 //! new router, or one that was always there, is waited for as long, once. This module must not know
 //! sessions.
 

@@ -1,7 +1,7 @@
 //! Hosts that say to a router whatever a test wants them to, and a router that hears nothing else.
 //!
-//! The datagrams are written byte by byte, as docs/PROTOCOL.md, chapter 27, has them: what a hostile
-//! holder of the key could send. Nothing here keeps to any rule about when or what to ask.
+//! The datagrams are written byte by byte, as docs/PROTOCOL.md, chapter 27, has them: what a
+//! hostile holder of the key could send. Nothing here keeps to any rule about when or what to ask.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

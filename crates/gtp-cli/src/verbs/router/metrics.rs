@@ -1,7 +1,7 @@
 //! Numbers for Prometheus about a router's links and the hosts that ask.
 //!
-//! They are as old as what the router shows, a quarter of a second. Nothing that a host can say makes
-//! the page grow: it has a few lines for each link, of which there are eight at most.
+//! They are as old as what the router shows, a quarter of a second. Nothing that a host can say
+//! makes the page grow: it has a few lines for each link, of which there are eight at most.
 
 use std::sync::atomic::AtomicU64;
 
