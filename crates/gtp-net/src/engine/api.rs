@@ -294,8 +294,10 @@ pub enum TransferEvent {
 /// Who is to blame for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// Nobody, as far as is known: it left, or the network failed.
+    /// Nobody, as far as is known: it failed, or the network did.
     Nobody,
+    /// Nobody: the source has closed the session in order, and says on its control connection why.
+    Parted,
     /// The source broke a rule that an honest one keeps.
     Source,
 }
