@@ -164,4 +164,16 @@ fn shares_follow_the_hours_and_members_of_a_group_come_and_stay_within_its_windo
     assert_eq!(refused.status.code(), Some(7));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("outside the hours of this key") && said.contains("22:00 ("), "{said}");
+    // A night is no fault: neither is counted with what alerts look at.
+    let counts = [
+        "gtp_serve_refused_total{why=\"outside_hours\",whose=\"listed\"} 1",
+        "gtp_serve_refused_total{why=\"not_allowed\",whose=\"listed\"} 0",
+        "gtp_serve_ends_total{verb=\"get\",outcome=\"outside_hours\"} 1",
+        "gtp_serve_ends_total{verb=\"get\",outcome=\"authentication\"} 0",
+    ];
+    wait_for("the counts of a night", || {
+        let page = common::page(shared.metrics).unwrap_or_default();
+        counts.iter().all(|count| page.lines().any(|line| line == *count))
+    });
+    assert!(shared.log().contains("reason=\"outside_hours\""), "{}", shared.log());
 }
