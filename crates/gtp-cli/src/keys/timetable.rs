@@ -55,7 +55,10 @@ impl Timetable {
     pub fn add_to(&self, record: &mut Value) {
         let closed = self.closed();
         let say = |at| self.now.say(at);
-        let group = |(name, hours): &(String, Hours)| json!({ "name": name, "window": window(hours), "open": hours.cover(&self.now) });
+        let group = |(name, hours): &(String, Hours)| {
+            let open = hours.cover(&self.now);
+            json!({ "name": name, "window": window(hours), "open": open })
+        };
         record["window"] = window(&self.own).into();
         record["groups"] = self.groups.iter().map(group).collect();
         record["unknown_groups"] = self.unknown.clone().into();

@@ -58,8 +58,8 @@ impl KeyListFile {
 
     /// Lets a key have these rights, and returns what it may do. Without rights, a key that is
     /// listed keeps its own, and a new one may do all. Its lines become one, with the options of
-    /// all of them; if one line cannot hold these, its lines stay several. Its comment stays unless there is a new one, which must be one line of plain
-    /// text, and so do its hours.
+    /// all of them; if one line cannot hold these, its lines stay several. Its comment stays unless
+    /// there is a new one, which must be one line of plain text, and so do its hours.
     ///
     /// # Errors
     /// [`TrustError::Exposed`], [`TrustError::File`].
