@@ -384,9 +384,14 @@ fn judge_right(
     if right(verb).within(access) {
         return Ok(());
     }
+    let needed = match right(verb) {
+        Right::None | Right::Read => "the right to read",
+        Right::Write => "the right to write",
+        Right::Both => "both rights (read and write)",
+    };
     let text = format!(
         "the key {key} may not do this here: it needs a line in the server's `authorized_keys`, \
-         with that right (read, write)"
+         with {needed}"
     );
     Err(Refusal::new(Reason::NotAuthorised, text))
 }
