@@ -134,6 +134,17 @@ pub struct Allowances {
     pub classes: Classes,
     /// What each client has, by the number of its key ([`SessionOpen::principal`]).
     pub of: BTreeMap<u64, Allowance>,
+    /// Who they are, for a daemon to show, by the same numbers.
+    pub names: BTreeMap<u64, Named>,
+}
+
+/// Who a client is, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// What its host calls it.
+    pub name: String,
+    /// The names of its groups, with commas between them.
+    pub groups: String,
 }
 
 impl SessionOpen {
