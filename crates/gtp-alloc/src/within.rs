@@ -67,11 +67,24 @@ pub fn divide(capacity: f64, claims: &[Claim], classes: &[Class], out: &mut Vec<
         shares(capacity, claims, out);
         return;
     }
-    let mut floor = Floor::new(claims);
-    let part = (capacity / guaranteed(classes)).min(1.0);
-    classes.iter().for_each(|class| floor.lay(class, part));
     out.clear();
-    out.extend(floor.shares(capacity, classes));
+    out.extend(Floor::laid(capacity, claims, classes).shares(capacity, classes));
+}
+
+/// Shares of a part of the whole as [`divide`] gives them of all of it, where `claims` are of those
+/// who have the part: `amount` bit/s together. If a session's own bound were lifted the whole would
+/// give them so much `more`, in the claims' order, so that its offer counts with that.
+pub fn divide_part(
+    amount: f64,
+    more: &[f64],
+    claims: &[Claim],
+    classes: &[Class],
+    out: &mut Vec<Share>,
+) {
+    let mut floor = Floor::laid(amount, claims, classes);
+    floor.more.copy_from_slice(more);
+    out.clear();
+    out.extend(floor.shares(amount, classes));
 }
 
 /// One session between what is guaranteed and what is allowed to it, in bit/s.
@@ -97,6 +110,8 @@ struct Floor {
     leasts: Vec<f64>,
     /// What that node answered.
     answers: Vec<Share>,
+    /// By how much the node's amount would be greater for each session if its bound were lifted.
+    more: Vec<f64>,
 }
 
 impl Floor {
@@ -113,7 +128,16 @@ impl Floor {
             places: claims.iter().map(place).collect(),
             leasts: vec![0.0; claims.len()],
             answers: vec![Share::default(); claims.len()],
+            more: vec![0.0; claims.len()],
         }
+    }
+
+    /// The floor of all sessions of a node of this `capacity`.
+    fn laid(capacity: f64, claims: &[Claim], classes: &[Class]) -> Floor {
+        let mut floor = Floor::new(claims);
+        let part = (capacity / guaranteed(classes)).min(1.0);
+        classes.iter().for_each(|class| floor.lay(class, part));
+        floor
     }
 
     /// Lays a class's guarantees, of which this `part` is there, below its sessions, and its caps
@@ -214,7 +238,7 @@ impl Floor {
         for &at in members {
             let (place, least) = (&self.places[at], self.leasts[at]);
             let target = place.bound.min(least.max(place.weight * level)).min(amount.max(least));
-            let offer = place.weight * ladder.lifted(amount, level, place);
+            let offer = place.weight * ladder.lifted(amount + self.more[at], level, place);
             self.answers[at] = Share { target, offer: offer.min(place.allowed) };
         }
     }
@@ -225,7 +249,7 @@ impl Floor {
         let level = ladder.level(amount);
         for &at in some {
             let place = &self.places[at];
-            let offer = place.weight * ladder.lifted(amount, level, place);
+            let offer = place.weight * ladder.lifted(amount + self.more[at], level, place);
             self.answers[at].offer = offer.max(place.lifted).min(place.allowed);
         }
     }

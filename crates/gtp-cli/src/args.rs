@@ -25,7 +25,7 @@ use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::hosts::Mirrors;
-use crate::keys::KeysArgs;
+use crate::keys::{Groups, KeysArgs};
 use crate::log::LogFormat;
 use crate::plan::PlanArgs;
 use crate::probe::ProbeArgs;
@@ -646,10 +646,13 @@ pub fn parse() -> Result<Verb, ExitCode> {
     Ok(with_end_of_options(verb))
 }
 
-/// Tells a server of the exports that the file names.
+/// Tells a server of the exports that the file names, and who judges keys of their groups.
 fn with_exports(verb: &mut Verb, file: &config::File) {
     if let Verb::Serve(args) = verb {
         args.exports.clone_from(&file.exports);
+    }
+    if let Verb::Keys(args) = verb {
+        args.groups = Groups { path: file.path.clone(), rules: file.exports.clone() };
     }
 }
 

@@ -12,7 +12,7 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgGroup, Args, ValueEnum};
 use gtp::{Bond, Failure, FailureKind, Rate, Sharing};
 use gtp_share::{
-    Change, HistoryView, HostView, Of, PathView, Places, Policy, SessionView, client,
+    Change, HistoryView, HostView, KeyView, Of, PathView, Places, Policy, SessionView, client,
     make_user_dir, places, user_place,
 };
 
@@ -235,6 +235,20 @@ pub fn ask_history(daemon: &Option<Which>) -> Result<Vec<HistoryView>, Failure> 
     first(daemon, client::history)
 }
 
+/// Asks the daemon what clients of servers moved in the last hour, by their keys. One of an earlier
+/// release does not know, and then nothing is told.
+///
+/// # Errors
+/// As [`ask_sessions`].
+pub fn ask_keys(daemon: &Option<Which>) -> Result<Vec<KeyView>, Failure> {
+    first(daemon, |path| {
+        client::keys(path).or_else(|error| match error.kind() {
+            io::ErrorKind::Other => Ok(Vec::new()),
+            _ => Err(error),
+        })
+    })
+}
+
 /// Asks the first daemon that is there.
 fn first<T>(
     daemon: &Option<Which>,
@@ -340,10 +354,22 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
             &format!("{:.2}%", s.loss_ratio * 100.0),
             &format!("{:.1}ms", s.rtt_us as f64 / 1e3),
             &say_path(s),
-            &format!("{} ({})", s.label, s.program),
+            &say_session(s),
         ])
     }));
     lines
+}
+
+/// What a session is called: a client that is served by its name and its groups.
+pub fn say_session(s: &SessionView) -> String {
+    let label = &s.label;
+    let served = s.client.as_ref().filter(|client| !client.name.is_empty());
+    let label = match served.map(|client| (&client.name, client.groups.as_str())) {
+        None => label.clone(),
+        Some((name, "")) => format!("{name}, {label}"),
+        Some((name, groups)) => format!("{name} [{groups}], {label}"),
+    };
+    format!("{label} ({})", s.program)
 }
 
 /// What the path of a session carries, for how many sessions, and what is done about it; before

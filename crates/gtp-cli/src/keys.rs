@@ -3,6 +3,8 @@
 //! The file is the one that `gtp serve` reads, and is changed at once. A key is meant by its
 //! fingerprint or by the comment on its line. What a line means is decided where servers read it.
 
+mod timetable;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +17,8 @@ use serde_json::json;
 
 use crate::output;
 use crate::verbs::other;
+pub use timetable::Groups;
+use timetable::{Timetable, window};
 
 /// What a line of the list says, for people.
 const LINES: &str = "\
@@ -33,6 +37,9 @@ pub struct KeysArgs {
     #[arg(long, value_name = "FILE", env = "GTP_AUTHORIZED_KEYS", global = true,
         value_hint = ValueHint::FilePath)]
     authorized_keys: Option<PathBuf>,
+    /// What the configuration file names.
+    #[arg(skip)]
+    pub groups: Groups,
     #[command(subcommand)]
     deed: Deed,
 }
@@ -67,7 +74,8 @@ enum Deed {
         /// Its fingerprint, or the comment on its line
         key: String,
     },
-    /// Say what a key may do, and why; exit code 7 if it may do nothing, or not at this hour
+    /// Say what a key may do, and why, and when it may come, by its lines and by its groups in the
+    /// configuration file; exit code 7 if it may do nothing, or not at this hour
     Test {
         /// Its fingerprint, or the comment on its line
         key: String,
@@ -104,7 +112,7 @@ pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
             output::aside(format_args!("{key} is revoked: {}", path.display()));
             Ok(ExitCode::SUCCESS)
         }
-        Deed::Test { key, json } => test(&file, &path, &key, json),
+        Deed::Test { key, json } => test(&file, &path, (&key, json), &args.groups),
     }
 }
 
@@ -138,8 +146,13 @@ fn list(file: &KeyListFile, path: &Path, json: bool) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Judges a key as a server does, with the whole list.
-fn test(file: &KeyListFile, path: &Path, key: &str, json: bool) -> Result<ExitCode, Failure> {
+/// Judges a key as a server does, with the whole list and the groups of the configuration file.
+fn test(
+    file: &KeyListFile,
+    path: &Path,
+    (key, json): (&str, bool),
+    groups: &Groups,
+) -> Result<ExitCode, Failure> {
     let trusted = AuthorizedKeys::load(path).map_err(|error| {
         let text = format!("a server lets nobody in with this list: {error}");
         Failure::new(FailureKind::Authentication, text)
@@ -151,32 +164,20 @@ fn test(file: &KeyListFile, path: &Path, key: &str, json: bool) -> Result<ExitCo
     let numbers: Vec<usize> = of_key.clone().map(|line| line.number).collect();
     let narrowed = of_key.filter(|line| line.is_narrowed).map(|line| line.number);
     let narrowed: Vec<usize> = narrowed.collect();
-    let (hours, now) = (trusted.hours(&key), LocalTime::now());
-    let closed = Hours::all(&[&hours], &now).err();
+    let timetable = Timetable::of(&trusted, &key, groups, LocalTime::now());
     if json {
-        output::json(json!({
+        let mut record = json!({
             "event": "key", "key": key.to_string(), "read": access.read, "write": access.write,
             "name": trusted.comment(&key), "lines": numbers, "narrowed_lines": narrowed,
-            "window": window(&hours), "open": closed.is_none(),
-            "opens": closed.and_then(|closed| closed.opens).map(|opens| now.say(opens)),
-        }))?;
+        });
+        timetable.add_to(&mut record);
+        output::json(record)?;
     } else {
         let reason = reason(key, access, (&numbers, &narrowed), path);
-        let hours = window(&hours).map(|said| match closed {
-            None => format!("; in its hours ({said}), which it is now"),
-            Some(closed) => {
-                format!("; but not now: its hours are {said}, and {}", closed.words(&now))
-            }
-        });
-        output::line(format_args!("{reason}{}", hours.unwrap_or_default()))?;
+        output::line(format_args!("{reason}{timetable}"))?;
     }
-    let may = access != Access::NONE && closed.is_none();
+    let may = access != Access::NONE && timetable.is_open();
     Ok(if may { ExitCode::SUCCESS } else { ExitCode::from(NOT_LISTED) })
-}
-
-/// Hours in words; `None` for always.
-fn window(hours: &Hours) -> Option<String> {
-    (!hours.is_always()).then(|| hours.to_string())
 }
 
 /// What a key may do, and why.

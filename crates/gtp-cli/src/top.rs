@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gtp::{Failure, FailureKind, Rate};
-use gtp_share::{HISTORY_COLUMNS, HistoryView, HostView, SessionView};
+use gtp_share::{HISTORY_COLUMNS, HistoryView, HostView, KeyView, SessionView};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -18,7 +18,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Gauge, Row, Table};
 
-use crate::daemon::{Which, ask_history, ask_sessions, which};
+use crate::daemon::{Which, ask_history, ask_keys, ask_sessions, say_session, which};
 use crate::words;
 
 /// Options of `top`.
@@ -39,8 +39,51 @@ struct Screen {
     trouble: Option<String>,
     first: usize,
     order: Order,
-    /// The last hour of users, in place of the sessions, or why it is not known.
-    hour: Option<Result<Vec<HistoryView>, String>>,
+    /// The last hour, in place of the sessions, or why it is not known.
+    hour: Option<Result<Vec<Past>, String>>,
+}
+
+/// What a user, or a client of a user's servers, moved in one direction in the last hour.
+struct Past {
+    whose: String,
+    direction: String,
+    rates: Vec<u64>,
+}
+
+/// Users, and behind each the keys of the clients of the user's servers.
+fn hour_of(users: Vec<HistoryView>, keys: Vec<KeyView>) -> Vec<Past> {
+    let told: Vec<Option<u32>> = users.iter().map(|row| row.uid).collect();
+    let mut keys: Vec<(Option<u32>, KeyView)> = keys
+        .into_iter()
+        .map(|key| (Some(key.uid).filter(|uid| told.contains(&Some(*uid))), key))
+        .collect();
+    let mut rows = Vec::new();
+    for (at, HistoryView { uid, direction, rates }) in users.into_iter().enumerate() {
+        let whose = uid.map_or_else(|| "others".to_owned(), |uid| uid.to_string());
+        rows.push(Past { whose, direction, rates });
+        if told.get(at + 1) == Some(&uid) {
+            continue; // Its other direction.
+        }
+        let (of_user, others) = keys.into_iter().partition(|(whose, _)| *whose == uid);
+        keys = others;
+        rows.extend(of_user.into_iter().map(|(_, key)| Past {
+            whose: format!(" {}", say_key(&key)),
+            direction: key.direction,
+            rates: key.rates,
+        }));
+    }
+    rows
+}
+
+/// The name of a client, the beginning of its key where that is not known, or that these are all
+/// others.
+fn say_key(key: &KeyView) -> String {
+    match (&key.key, key.name.as_str(), key.groups.as_str()) {
+        (None, _, _) => "other clients".to_owned(),
+        (Some(key), "", _) => format!("key {:.8}", key),
+        (Some(_), name, "") => name.to_owned(),
+        (Some(_), name, groups) => format!("{name} [{groups}]"),
+    }
 }
 
 /// What sessions are sorted by.
@@ -75,7 +118,9 @@ fn watch(terminal: &mut ratatui::DefaultTerminal, args: &TopArgs) -> std::io::Re
     loop {
         screen.look(ask_sessions(&args.daemon));
         if screen.hour.is_some() {
-            screen.hour = Some(ask_history(&args.daemon).map_err(|failure| failure.text));
+            let users = ask_history(&args.daemon);
+            let hour = users.and_then(|users| Ok(hour_of(users, ask_keys(&args.daemon)?)));
+            screen.hour = Some(hour.map_err(|failure| failure.text));
         }
         terminal.draw(|frame| screen.draw(frame))?;
         let mut left = args.every;
@@ -190,27 +235,22 @@ impl Screen {
         frame.render_widget(Line::from(keys), foot);
     }
 
-    /// A line for each user and direction, with a character for each minute.
-    fn draw_hour(
-        &self,
-        frame: &mut Frame<'_>,
-        area: Rect,
-        hour: &Result<Vec<HistoryView>, String>,
-    ) {
+    /// A line for each user, or key, and direction, with a character for each minute.
+    fn draw_hour(&self, frame: &mut Frame<'_>, area: Rect, hour: &Result<Vec<Past>, String>) {
         let rows = match hour {
             Ok(rows) => rows,
             Err(why) => return frame.render_widget(Line::from(why.as_str()), area),
         };
         let columns = HISTORY_COLUMNS as u16;
-        let widths = [9, 4, 13, 13, columns].map(Constraint::Length);
-        let says = |row: &HistoryView| {
+        let widths = [WHOSE, 4, 13, 13, columns].map(Constraint::Length);
+        let says = |row: &Past| {
             let (last, peak) = (row.rates.last(), row.rates.iter().max());
             let rate = |bps: Option<&u64>| words::say_rate(Rate::from_bps(*bps.unwrap_or(&0)));
-            let user = row.uid.map_or_else(|| "others".to_owned(), |uid| uid.to_string());
-            Row::new([user, row.direction.clone(), rate(last), rate(peak), curve(&row.rates)])
+            let Past { whose, direction, rates } = row;
+            Row::new([whose.clone(), direction.clone(), rate(last), rate(peak), curve(rates)])
         };
         let title = format!("{:>1$}", "LAST HOUR, ONE COLUMN A MINUTE", HISTORY_COLUMNS);
-        let titles = ["USER", "WAY", "MINUTE", "PEAK", &title].map(str::to_owned);
+        let titles = ["USER, KEYS", "WAY", "MINUTE", "PEAK", &title].map(str::to_owned);
         let header = Row::new(titles).style(Style::new().add_modifier(Modifier::REVERSED));
         let rows = rows.iter().skip(self.first).map(says);
         frame.render_widget(Table::new(rows, widths).header(header), area);
@@ -241,6 +281,9 @@ fn curve(rates: &[u64]) -> String {
     format!("{curve:>0$}", HISTORY_COLUMNS)
 }
 
+/// Characters of a user's number, or a client's name and groups.
+const WHOSE: u16 = 28;
+
 /// A column of the table.
 struct Column {
     title: &'static str,
@@ -267,8 +310,7 @@ fn columns(width: u16) -> Vec<Column> {
     if width >= WITH_PATHS {
         columns.push(column("PATH", 40, crate::daemon::say_path));
     }
-    let session = |s: &SessionView| format!("{} ({})", s.label, s.program);
-    columns.push(Column { title: "SESSION", width: Constraint::Min(10), says: session });
+    columns.push(Column { title: "SESSION", width: Constraint::Min(10), says: say_session });
     columns
 }
 
@@ -290,6 +332,7 @@ fn gauge(frame: &mut Frame<'_>, area: Rect, way: &str, used: u64, capacity: Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gtp_share::ClientView;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -318,6 +361,7 @@ mod tests {
             loss_ratio: 0.01,
             rtt_us: 50_300,
             wire_bytes: 1,
+            client: None,
         }
     }
 
@@ -359,6 +403,26 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_is_served_is_shown_by_its_name_and_its_groups() {
+        let client = ClientView {
+            name: "anna".into(),
+            groups: "lab,two".into(),
+            weight: 2.0,
+            max_rate: None,
+            group_max_rate: Some(9_000_000),
+            group_guarantee: 0,
+        };
+        let mut screen = Screen::new();
+        let served = SessionView { client: Some(client), ..session(1, 10_000_000) };
+        screen.look(Ok((host(), vec![served])));
+        assert!(
+            drawn_in(&screen, 160).contains("anna [lab,two], gtp://host/1"),
+            "{}",
+            drawn(&screen)
+        );
+    }
+
+    #[test]
     fn a_wide_terminal_shows_paths_too() {
         let mut screen = Screen::new();
         screen.look(Ok((host(), vec![session(1, 10_000_000)])));
@@ -374,12 +438,25 @@ mod tests {
         screen.turn_over();
         let row = |uid, rates| HistoryView { uid, direction: "out".into(), rates };
         let hour = vec![row(Some(1000), vec![0, 40_000_000, 5_000_000]), row(None, vec![7; 60])];
-        screen.hour = Some(Ok(hour));
+        let key = |name: &str, key| KeyView {
+            uid: 1000,
+            key,
+            name: name.into(),
+            groups: if name.is_empty() { "" } else { "lab" }.into(),
+            direction: "out".into(),
+            rates: vec![2_000_000],
+        };
+        let keys = [("anna", Some("0a".repeat(8))), ("", Some("0b".repeat(8))), ("", None)];
+        let keys = keys.map(|(name, number)| key(name, number)).to_vec();
+        screen.hour = Some(Ok(hour_of(hour, keys)));
         let text = drawn(&screen);
         for part in ["1000", "5.0 Mbit/s", "40.0 Mbit/s", " █▁", "others", "h shows the sessions"]
         {
             assert!(text.contains(part), "{part} in {text}");
         }
+        let order = ["1000", " anna [lab]", " key 0b0b0b0b", " other clients", "others"];
+        let at = order.map(|part| text.find(part));
+        assert!(at.is_sorted() && at[0].is_some(), "{at:?} in {text}");
         assert!(text.contains(&"█".repeat(60)) && !text.contains("gtp://host/1"), "{text}");
         assert_eq!(curve(&[0, 1, 4, 8]).trim_start(), "▁▄█");
         assert_eq!(curve(&[]).chars().count(), HISTORY_COLUMNS);

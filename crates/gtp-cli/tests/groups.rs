@@ -4,7 +4,8 @@
 mod common;
 
 use std::fs;
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
 
 use common::{Serving, World, bytes, ports::free_port, wait_for};
@@ -16,6 +17,7 @@ struct Shared {
     server: Serving,
     metrics: u16,
     gets: Vec<Child>,
+    daemon: Option<Child>,
 }
 
 /// The fingerprint of one end.
@@ -23,9 +25,30 @@ fn id(world: &World, end: &str) -> String {
     String::from_utf8(world.run(end, &["id"]).stdout).unwrap().trim().to_owned()
 }
 
+/// A daemon that shares out 60 Mbit/s.
+fn daemon(socket: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gtpd"));
+    command.env_clear().arg("--socket").arg(socket).args(["--capacity-out", "60Mbit"]);
+    let daemon = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("a daemon", || gtp_share::client::sessions(socket).is_ok());
+    daemon
+}
+
 impl Shared {
+    /// One that shares out what it has itself.
     fn new(groups: &str) -> Shared {
         let world = World::new();
+        Shared::under(world, groups, None)
+    }
+
+    /// One under a daemon.
+    fn joined(groups: &str) -> Shared {
+        let world = World::new();
+        let daemon = daemon(&world.path("gtpd.sock"));
+        Shared::under(world, groups, Some(daemon))
+    }
+
+    fn under(world: World, groups: &str, daemon: Option<Child>) -> Shared {
         for dir in ["lab", "server"] {
             fs::create_dir_all(world.path(dir)).unwrap();
         }
@@ -34,7 +57,10 @@ impl Shared {
         set(&world, groups);
         let metrics = free_port();
         let mut command = world.gtp("server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
-        command.args(["--daemon", "off", "--capacity-out", "60Mbit"]);
+        match daemon {
+            None => command.args(["--daemon", "off", "--capacity-out", "60Mbit"]),
+            Some(_) => command.arg("--daemon").arg(world.path("gtpd.sock")),
+        };
         command.args(["--metrics", &format!("127.0.0.1:{metrics}")]);
         // It is noon there, whatever the time is.
         let utc =
@@ -49,7 +75,7 @@ impl Shared {
             let listed = world.run(end, &["ls", &server.url(""), "--accept-new"]);
             assert!(listed.status.success());
         }
-        Shared { world, server, metrics, gets: Vec::new() }
+        Shared { world, server, metrics, gets: Vec::new(), daemon }
     }
 
     /// Begins transfers of one end that go on until the test ends.
@@ -92,7 +118,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        for get in &mut self.gets {
+        for get in self.gets.iter_mut().chain(&mut self.daemon) {
             // It may have ended; either way it is waited for.
             let _ = get.kill();
             let _ = get.wait();
@@ -149,6 +175,33 @@ fn a_group_is_served_its_guarantee_first_and_more_than_there_is_is_cut_and_said(
 }
 
 #[test]
+fn under_a_daemon_groups_have_the_same_and_its_lists_name_the_clients() {
+    let mut shared = Shared::joined("[group.lab]\ntotal-rate = \"16Mbit\"\n[group.two]\n");
+    shared.get("many", 3);
+    shared.get("one", 1);
+    shared.wait(8.0, 8.0);
+    let groups = "[group.lab]\nrate = \"12Mbit\"\n[group.two]\nweight = 3\n";
+    shared.change(groups, "group=lab", "group=two");
+    shared.wait(12.0, 48.0);
+    let groups = "[group.lab]\nguarantee = \"40Mbit\"\n[group.two]\nweight = 3\n";
+    shared.change(groups, "group=lab", "group=two");
+    shared.wait(40.0, 20.0);
+    let (_, sessions) = gtp_share::client::sessions(&shared.world.path("gtpd.sock")).unwrap();
+    let clients = sessions.into_iter().filter_map(|session| session.client);
+    let one = clients.into_iter().find(|client| client.name == "one").unwrap();
+    assert_eq!((one.groups.as_str(), one.weight, one.group_guarantee), ("two", 3.0, 0));
+    let log = shared.log();
+    assert!(!log.contains("does not hear of groups"), "{log}");
+    // A daemon that is there anew hears of them as well.
+    let mut old = shared.daemon.take().unwrap();
+    old.kill().unwrap();
+    old.wait().unwrap();
+    shared.daemon = Some(daemon(&shared.world.path("gtpd.sock")));
+    wait_for("the daemon's word", || shared.log().contains("the daemon is back"));
+    shared.wait(40.0, 20.0);
+}
+
+#[test]
 fn shares_follow_the_hours_and_members_of_a_group_come_and_stay_within_its_window_alone() {
     let at = "[[group.lab.at]]\nwindow = \"10:00-14:00\"\ntotal-rate = \"32Mbit\"\n";
     let mut shared =
@@ -164,4 +217,16 @@ fn shares_follow_the_hours_and_members_of_a_group_come_and_stay_within_its_windo
     assert_eq!(refused.status.code(), Some(7));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("outside the hours of this key") && said.contains("22:00 ("), "{said}");
+    // A night is no fault: neither is counted with what alerts look at.
+    let counts = [
+        "gtp_serve_refused_total{why=\"outside_hours\",whose=\"listed\"} 1",
+        "gtp_serve_refused_total{why=\"not_allowed\",whose=\"listed\"} 0",
+        "gtp_serve_ends_total{verb=\"get\",outcome=\"outside_hours\"} 1",
+        "gtp_serve_ends_total{verb=\"get\",outcome=\"authentication\"} 0",
+    ];
+    wait_for("the counts of a night", || {
+        let page = common::page(shared.metrics).unwrap_or_default();
+        counts.iter().all(|count| page.lines().any(|line| line == *count))
+    });
+    assert!(shared.log().contains("reason=\"outside_hours\""), "{}", shared.log());
 }

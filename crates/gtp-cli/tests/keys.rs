@@ -120,7 +120,7 @@ fn a_key_comes_in_within_its_hours_alone_and_the_refusal_says_when_they_begin_ag
     let tested = keys(&["test", "anna"]);
     assert_eq!(tested.status.code(), Some(7));
     let words =
-        ["may read and write", "but not now: its hours are 14:00-06:00, and they begin again"];
+        ["may read and write", "but not now: its hours are 14:00-06:00; they begin again on"];
     assert!(words.iter().all(|words| said(&tested).contains(words)), "{}", said(&tested));
     let server = serve_at(&world, &zone);
     let refused = world.run("client", &["ls", &server.url(""), "--accept-new"]);
@@ -138,6 +138,47 @@ fn a_key_comes_in_within_its_hours_alone_and_the_refusal_says_when_they_begin_ag
 }
 
 #[test]
+fn a_test_of_a_key_knows_the_hours_of_its_groups_and_says_until_when_it_may_come() {
+    let world = World::new();
+    let key = id(&world, "client");
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    let list = |rest: &str| {
+        std::fs::write(world.path("server/authorized_keys"), format!("{key} {rest}\n")).unwrap();
+    };
+    let config = |groups: &str| {
+        let text =
+            format!("[export.a]\npath = \"/srv\"\n[group.lab]\nkeys = [\"{key}\"]\n{groups}");
+        std::fs::write(world.path("server/config.toml"), text).unwrap();
+    };
+    let test = |args: &[&str]| {
+        let args = [&["keys", "test", &key], args].concat();
+        world.gtp("server", &args).env("TZ", zone(0)).output().unwrap()
+    };
+    list("window=11:00-14:00");
+    config("window = [\"09:00-13:30\"]\n");
+    let open = test(&[]);
+    let words = [
+        "its hours are 11:00-14:00, and 09:00-13:30 (group lab): it may come now, until",
+        "13:30 (",
+    ];
+    assert!(words.iter().all(|words| said(&open).contains(words)), "{}", said(&open));
+    assert_eq!(open.status.code(), Some(0));
+    config("window = \"13:30-16:00\"\n");
+    let closed = test(&[]);
+    assert_eq!(closed.status.code(), Some(7), "{}", said(&closed));
+    let words = ["but not now: its hours are 11:00-14:00, and 13:30-16:00 (group lab)", "13:30 ("];
+    assert!(words.iter().all(|words| said(&closed).contains(words)), "{}", said(&closed));
+    let json = &events(&test(&["--json"]))[0];
+    assert_eq!((&json["open"], &json["groups"][0]["open"]), (&false.into(), &false.into()));
+    assert!(json["opens"].as_str().unwrap().contains(" 13:30 ("), "{json}");
+    list("group=lab,guests");
+    config("");
+    let unknown = said(&test(&[]));
+    assert!(unknown.contains("has no [group.guests]") && !unknown.contains("lab"), "{unknown}");
+    assert_eq!(test(&[]).status.code(), Some(0));
+}
+
+#[test]
 fn a_transfer_that_runs_ends_with_the_hours_of_its_key_and_what_it_has_is_kept() {
     let world = World::new();
     world.export("large", 8_000_000);
@@ -151,7 +192,8 @@ fn a_transfer_that_runs_ends_with_the_hours_of_its_key_and_what_it_has_is_kept()
     wait_for("data", || size_of(&world.path("out.gtp-part")) > 0);
     let ended = get.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(7), "{}", said(&ended));
-    assert!(said(&ended).contains("hours of this key"), "{}", said(&ended));
+    let words = "the hours of this key are over: they begin again on";
+    assert!(said(&ended).contains(words), "{}", said(&ended));
     assert!(size_of(&world.path("out.gtp-part")) > 0);
     world.run("server", &["keys", "add", &key, "--window", "always"]);
     world.expect(0, &["get", &url, "out"]);

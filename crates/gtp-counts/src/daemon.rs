@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
-use gtp_share::{Label, Outstanding, Posted, PostedPath, ReportsWriter, Side};
+use gtp_share::{Label, Outstanding, Posted, PostedPath, ReportsWriter, Side, Terms};
 use gtpd::{EndNodeSessions, Hub, HubConfig, Who};
 
 const START: Time = Time::from_nanos(1_000_000_000);
@@ -93,6 +93,7 @@ fn posted(slot: u32, round: u64) -> Posted {
         lost: 0,
         wire_bytes: said,
         label: Label::new("gtp://host.example/file"),
+        terms: Terms::NONE,
     }
 }
 

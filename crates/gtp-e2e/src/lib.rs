@@ -5,6 +5,7 @@
 //! that no end judges itself. This needs root and iproute2. What clients and attackers do to a
 //! server is measured over loopback.
 
+pub mod busy_day;
 pub mod cases;
 pub mod churn;
 pub mod compare;
@@ -29,6 +30,7 @@ pub mod rivals;
 pub mod routed;
 mod running;
 pub mod sinks;
+pub mod sizing;
 pub mod sockets;
 pub mod startup;
 pub mod stored;

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::cases::Tools;
 use crate::running::Running;
-use crate::usage::Usage;
+use crate::usage::{Usage, processor_seconds};
 
 /// How long a daemon may take until it answers.
 const ANSWERS: Duration = Duration::from_secs(10);
@@ -45,7 +45,16 @@ impl Server {
     /// # Errors
     /// If it cannot be started, or does not say that it listens.
     pub(crate) fn start(mut serve: Command, log: PathBuf) -> Result<Server> {
-        serve.stdout(Stdio::piped()).stderr(File::create(&log)?);
+        serve.stderr(File::create(&log)?);
+        Server::start_logged(serve, log)
+    }
+
+    /// The same, where the command sees to it that the file gets what it writes for people.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub(crate) fn start_logged(mut serve: Command, log: PathBuf) -> Result<Server> {
+        serve.stdout(Stdio::piped());
         let mut process = Running::start("the server", &mut serve)?;
         let mut said = BufReader::new(process.child.stdout.take().context("no output")?);
         let mut line = String::new();
@@ -66,6 +75,33 @@ impl Server {
         let ended = self.process.child.try_wait()?;
         ensure!(ended.is_none(), "the server has ended: {ended:?}: {}", self.log()?);
         Usage::of(self.process.child.id())
+    }
+
+    /// Sends it a signal, by its name.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+        let id = self.process.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status()?;
+        ensure!(sent.success(), "the server has ended: {}", self.log()?);
+        Ok(())
+    }
+
+    /// Waits until it has ended by itself, and well.
+    ///
+    /// # Errors
+    /// If it has not ended well.
+    pub(crate) fn finish(self) -> Result<()> {
+        self.process.finish()
+    }
+
+    /// The processor time that it has taken, in seconds.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(crate) fn processor_seconds(&self) -> Result<f64> {
+        processor_seconds(self.process.child.id())
     }
 
     /// All that it has written for people.

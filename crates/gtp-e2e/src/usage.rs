@@ -63,6 +63,23 @@ impl fmt::Display for Usage {
     }
 }
 
+/// The processor time that a process has taken with all its threads, in seconds.
+///
+/// # Errors
+/// If the process has ended or `/proc` says something else than proc(5).
+pub(crate) fn processor_seconds(id: u32) -> Result<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).context("no such process")?;
+    // The name, in parentheses, may have spaces. User and system time are words 14 and 15.
+    let (_, rest) = text.rsplit_once(')').context("/proc/ID/stat")?;
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok());
+    let ticks = ticks(11).zip(ticks(12)).context("no times")?;
+    Ok((ticks.0 + ticks.1) / TICKS)
+}
+
+/// Ticks of a second, as Linux counts them for programs on every machine (proc(5), `USER_HZ`).
+const TICKS: f64 = 100.0;
+
 /// The number behind a name in a process's status.
 fn field(status: &str, name: &str) -> Result<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix(name)).context("no such field")?;
@@ -79,6 +96,17 @@ mod tests {
         let of = |memory| Usage { memory, descriptors: 3, threads: 1 };
         assert_eq!(Usage::median(&[of(9), of(5)]), Some(of(7)));
         assert_eq!(Usage::median(&[]), None);
+    }
+
+    #[test]
+    fn a_process_that_works_takes_processor_time() {
+        let own = std::process::id();
+        let before = processor_seconds(own).unwrap();
+        let mut sum = 0_u64;
+        while processor_seconds(own).unwrap() <= before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(processor_seconds(u32::MAX).is_err());
     }
 
     #[test]

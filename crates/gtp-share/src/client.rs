@@ -10,9 +10,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
+
 use crate::message::{
-    Answer, BELL, Change, HistoryView, HostView, LIST_PACKET, MESSAGE_MOST, Request, SessionView,
-    VERSION, versions_differ,
+    Answer, BELL, Change, HistoryView, HostView, KeyView, LIST_PACKET, MESSAGE_MOST, Request,
+    SessionView, VERSION, versions_differ,
 };
 use crate::page::{GrantsReader, ReportsWriter};
 use crate::place::is_users_own;
@@ -132,8 +134,21 @@ pub fn sessions(path: &Path) -> io::Result<(HostView, Vec<SessionView>)> {
 /// # Errors
 /// As [`attach`]; and when the daemon is of an earlier release.
 pub fn history(path: &Path) -> io::Result<Vec<HistoryView>> {
+    rows(path, &Request::History { version: VERSION })
+}
+
+/// What clients of servers moved in the last hour, by their keys.
+///
+/// # Errors
+/// As [`history`].
+pub fn keys(path: &Path) -> io::Result<Vec<KeyView>> {
+    rows(path, &Request::Keys { version: VERSION })
+}
+
+/// The lines that answer a question, each a row.
+fn rows<T: DeserializeOwned>(path: &Path, question: &Request) -> io::Result<Vec<T>> {
     let connection = connect(path)?;
-    match ask(&connection, &Request::History { version: VERSION })? {
+    match ask(&connection, question)? {
         (Answer::Sessions { bytes }, _) => {
             let text = read_lines(&connection, bytes)?;
             Ok(lines_of(&text).map(serde_json::from_slice).collect::<Result<_, _>>()?)
@@ -166,11 +181,13 @@ impl Attachment {
         slots: u32,
         connection: Connection,
     ) -> io::Result<Attachment> {
-        Ok(Attachment {
-            reports: ReportsWriter::open(reports, slots)?,
-            grants: GrantsReader::open(grants, slots)?,
-            connection,
-        })
+        let mut reports = ReportsWriter::open(reports, slots)?;
+        let grants = GrantsReader::open(grants, slots)?;
+        // A daemon of an earlier release would take them for a part of labels.
+        if grants.knows_terms() {
+            reports.post_terms();
+        }
+        Ok(Attachment { reports, grants, connection })
     }
 
     /// Tells the daemon that there are new reports.

@@ -38,6 +38,53 @@ pub struct Outstanding {
     pub committed: Rate,
 }
 
+/// What a host that serves gives to the client of a session, and to the client's group. Unlike the
+/// rest of what a session says of itself it may change while the session lives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// What multiplies the client's weight among the clients of its server's user.
+    pub weight: f32,
+    /// The most that all sessions of the client may have together in this direction.
+    pub each: Rate,
+    /// The number of its group at the server; zero if it is in none that has something together.
+    pub group: u32,
+    /// What all members of the group are served first of what their server has.
+    pub least: Rate,
+    /// The most that they may have together in this direction.
+    pub most: Rate,
+}
+
+impl Terms {
+    /// Those of a session to which nobody gives anything in particular.
+    pub const NONE: Terms = Terms {
+        weight: 1.0,
+        each: Rate::UNLIMITED,
+        group: 0,
+        least: Rate::ZERO,
+        most: Rate::UNLIMITED,
+    };
+
+    fn encode(&self) -> [u64; TERMS_WORDS] {
+        let head = u64::from(self.weight.to_bits()) << 32 | u64::from(self.group);
+        [head, self.each.as_bps(), self.least.as_bps(), self.most.as_bps()]
+    }
+
+    /// What these words say, brought into the range in which it means something.
+    fn decode(words: &[u64; TERMS_WORDS]) -> Terms {
+        let (weight, least) = (f32::from_bits((words[0] >> 32) as u32), 1.0 / WEIGHT_MOST as f32);
+        let most = Rate::from_bps(words[3]);
+        Terms {
+            // What is no number counts as the least.
+            weight: if weight >= least { weight.min(WEIGHT_MOST as f32) } else { least },
+            each: Rate::from_bps(words[1]),
+            group: words[0] as u32,
+            // No more is promised than allowed, and it is a number, so that sums are.
+            least: Rate::from_bps(words[2]).min(most).min(Rate::from_bps(u64::MAX - 1)),
+            most,
+        }
+    }
+}
+
 /// The bit of [`Posted::principal`] that tells keys on a server's list from addresses of strangers.
 pub const KEYS: u64 = 1 << 63;
 
@@ -76,6 +123,8 @@ pub struct Posted {
     pub wire_bytes: u64,
     /// How people name it.
     pub label: Label,
+    /// What its client has, if it serves one and both ends of the page know terms.
+    pub terms: Terms,
 }
 
 /// What a second look at a [`Posted`] brought.
@@ -112,6 +161,12 @@ pub(crate) const GRANTED_WORDS: usize = 8;
 const LABEL_WORDS: usize = 12;
 /// Where it begins, the sequence word not counted.
 const LABEL_AT: usize = POSTED_WORDS - 1 - LABEL_WORDS;
+/// Words of a session's terms, which take the place of the label's last ones.
+const TERMS_WORDS: usize = 4;
+/// Where they begin.
+const TERMS_AT: usize = POSTED_WORDS - 1 - TERMS_WORDS;
+/// Bytes of a label before terms.
+const SHORT_LABEL_BYTES: usize = LABEL_BYTES - 8 * TERMS_WORDS;
 
 /// First word of a page: `gtp` and the layout's version.
 pub(crate) const MAGIC: u64 = 0x6774_7000_0000_0000 | VERSION as u64;
@@ -119,7 +174,19 @@ pub(crate) const MAGIC: u64 = 0x6774_7000_0000_0000 | VERSION as u64;
 impl Label {
     /// The first bytes of `text`, as many as there is room for, cut between characters.
     pub fn new(text: &str) -> Label {
-        let mut cut = text.len().min(LABEL_BYTES);
+        Label::cut(text, LABEL_BYTES)
+    }
+
+    /// The same with a client's name behind it and the groups that it is in, as far as there is
+    /// room. Who knows no names sees what was there before alone.
+    #[must_use]
+    pub fn of_client(&self, name: &str, groups: &str) -> Label {
+        let before = String::from_utf8_lossy(self.bytes_of(0));
+        Label::cut(&[&before, name, groups].join("\0"), SHORT_LABEL_BYTES)
+    }
+
+    fn cut(text: &str, most: usize) -> Label {
+        let mut cut = text.len().min(most);
         while !text.is_char_boundary(cut) {
             cut -= 1;
         }
@@ -130,9 +197,25 @@ impl Label {
 
     /// The text as far as it can be shown: what is no printable character becomes `?`.
     pub fn printable(&self) -> String {
-        let end = self.0.iter().position(|&b| b == 0).unwrap_or(LABEL_BYTES);
-        let text = String::from_utf8_lossy(&self.0[..end]);
-        printable(&text)
+        self.part(0)
+    }
+
+    /// Who the client is, as far as it can be shown; empty if that is not said.
+    pub fn name(&self) -> String {
+        self.part(1)
+    }
+
+    /// The groups of the client, as far as they can be shown; empty if it is in none.
+    pub fn groups(&self) -> String {
+        self.part(2)
+    }
+
+    fn part(&self, number: usize) -> String {
+        printable(&String::from_utf8_lossy(self.bytes_of(number)))
+    }
+
+    fn bytes_of(&self, part: usize) -> &[u8] {
+        self.0.split(|&b| b == 0).nth(part).unwrap_or_default()
     }
 }
 
@@ -183,6 +266,40 @@ impl Posted {
             *word = u64::from_le_bytes(*bytes);
         }
         words
+    }
+
+    /// The same for a page whose ends know terms.
+    pub(crate) fn encode_with_terms(&self) -> [u64; POSTED_WORDS - 1] {
+        let mut words = self.encode();
+        if self.principal != 0 {
+            words[TERMS_AT..].copy_from_slice(&self.terms.encode());
+        }
+        words
+    }
+
+    /// What these words say on a page whose ends know terms, if an honest process could have meant
+    /// them so.
+    pub(crate) fn decode_with_terms(words: &[u64; POSTED_WORDS - 1]) -> Option<Posted> {
+        let mut posted = Posted::decode(words)?;
+        if posted.principal != 0 {
+            posted.label.0[SHORT_LABEL_BYTES..].fill(0);
+            posted.terms = Terms::decode(words.last_chunk()?);
+        }
+        Some(posted)
+    }
+
+    /// As [`Posted::update`], on a page whose ends know terms.
+    #[inline]
+    pub(crate) fn update_with_terms(&mut self, words: &[u64; POSTED_WORDS - 1]) -> Update {
+        let Some(live) = words.first_chunk() else { return Update::Gone };
+        let update = self.update(live);
+        if update == Update::Done
+            && self.principal != 0
+            && let Some(now) = Posted::decode_with_terms(words)
+        {
+            (self.terms, self.label) = (now.terms, now.label);
+        }
+        update
     }
 
     /// What these words say, if an honest process could have meant them so.
@@ -236,6 +353,7 @@ impl Posted {
             lost: live.lost,
             wire_bytes: live.wire_bytes,
             label: Label(label),
+            terms: Terms::NONE,
         })
     }
 
@@ -539,7 +657,41 @@ mod tests {
             lost: 1_000,
             wire_bytes: 1 << 40,
             label: Label::new("gtp://host.example/long/path/ä"),
+            terms: Terms::NONE,
         }
+    }
+
+    fn terms() -> Terms {
+        let (least, most) = (Rate::from_mbps(5), Rate::from_mbps(9));
+        Terms { weight: 2.5, each: Rate::from_mbps(7), group: 3, least, most }
+    }
+
+    #[test]
+    fn terms_of_a_served_client_come_back_and_change_while_its_session_lives() {
+        let label = Label::new("192.0.2.1:9").of_client("anna", "lab,two");
+        let first = Posted { label, terms: terms(), ..posted() };
+        assert_eq!(Posted::decode_with_terms(&first.encode_with_terms()), Some(first));
+        let parts = [label.printable(), label.name(), label.groups()];
+        assert_eq!(parts, ["192.0.2.1:9", "anna", "lab,two"]);
+        let terms = Terms { weight: 0.5, group: 4, ..terms() };
+        let next = Posted { terms, label: label.of_client("anna", "two"), ..first };
+        let mut known = first;
+        assert_eq!(known.update_with_terms(&next.encode_with_terms()), Update::Done);
+        assert_eq!(known, next);
+        // A host's own session has none, and its label keeps its length.
+        let own = Posted { principal: 0, label: Label::new(&"x".repeat(96)), ..first };
+        let read = Posted::decode_with_terms(&own.encode_with_terms()).unwrap();
+        assert_eq!((read.label, read.terms), (own.label, Terms::NONE));
+    }
+
+    #[test]
+    fn who_knows_no_terms_sees_where_a_served_client_is() {
+        let address = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535";
+        let label = Label::new(address).of_client(&"ä".repeat(50), "lab");
+        let posted = Posted { label, terms: terms(), ..posted() };
+        let read = Posted::decode(&posted.encode()).unwrap();
+        assert_eq!(read.label.printable(), address);
+        assert_eq!(read.label.name(), "ä".repeat(8), "as far as there is room");
     }
 
     #[test]
@@ -628,7 +780,12 @@ mod tests {
             if codes {
                 words[0] = words[0] & !0xffff_ffff | 0x0102_0201; // Codes that mean something.
             }
-            if let Some(posted) = Posted::decode(&words) {
+            if let Some(posted) = Posted::decode_with_terms(&words) {
+                let Terms { weight, least, most, .. } = posted.terms;
+                prop_assert!((0.001..=1000.0).contains(&weight));
+                prop_assert!(least <= most && !least.is_unlimited());
+                let parts = [posted.label.name(), posted.label.groups()];
+                prop_assert!(parts.iter().all(|part| part.chars().all(gtp_text::is_plain)));
                 let weight = posted.report.weight;
                 prop_assert!((1.0 / WEIGHT_MOST..=WEIGHT_MOST).contains(&weight));
                 let peer_weight = posted.report.peer_weight;

@@ -16,13 +16,13 @@ mod socket;
 pub mod words;
 
 pub use layout::{
-    Granted, KEYS, LABEL_BYTES, Label, Outstanding, Posted, PostedPath, SLOTS_MOST, Side, Update,
-    printable,
+    Granted, KEYS, LABEL_BYTES, Label, Outstanding, Posted, PostedPath, SLOTS_MOST, Side, Terms,
+    Update, printable,
 };
 pub use map::Mapping;
 pub use message::{
-    Answer, BELL, Change, HISTORY_COLUMNS, HistoryView, HostView, LIST_PACKET, MESSAGE_MOST, Of,
-    PathView, Policy, Request, SessionView, VERSION,
+    Answer, BELL, Change, ClientView, HISTORY_COLUMNS, HistoryView, HostView, KeyView, LIST_PACKET,
+    MESSAGE_MOST, Of, PathView, Policy, Request, SessionView, VERSION,
 };
 pub use page::{Found, GrantsReader, GrantsWriter, ReportsReader, ReportsWriter};
 pub use place::{Places, check_socket_dir, make_user_dir, places, user_dir, user_place};

@@ -44,6 +44,12 @@ pub enum Request {
         /// [`VERSION`].
         version: u32,
     },
+    /// What clients of servers moved in the last hour, by their keys. A daemon of this version may
+    /// be too old to know it.
+    Keys {
+        /// [`VERSION`].
+        version: u32,
+    },
     /// To change a session: one's own, or any for root and for the daemon's own user.
     Set {
         /// [`VERSION`].
@@ -189,6 +195,24 @@ pub struct HistoryView {
     pub rates: Vec<u64>,
 }
 
+/// What a client of a user's servers moved in one direction in the last hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyView {
+    /// The number of the servers' user.
+    pub uid: u32,
+    /// The first eight bytes of the key's fingerprint, in hexadecimal digits; none for all clients
+    /// together that are not told apart.
+    pub key: Option<String>,
+    /// What the server calls the client; empty for who may not see it.
+    pub name: String,
+    /// The groups that the client is in, with commas between them; empty for who may not see them.
+    pub groups: String,
+    /// `out` or `in`.
+    pub direction: String,
+    /// As in a [`HistoryView`].
+    pub rates: Vec<u64>,
+}
+
 /// Minutes of a [`HistoryView`] at most.
 pub const HISTORY_COLUMNS: usize = 60;
 
@@ -242,6 +266,28 @@ pub struct SessionView {
     pub rtt_us: u64,
     /// IP bytes moved.
     pub wire_bytes: u64,
+    /// The client that it serves, and what that one has by its server's groups; nothing for a
+    /// session that serves none, or whose program is of an earlier release.
+    #[serde(default)]
+    pub client: Option<ClientView>,
+}
+
+/// The client of a session that is served, and what its server gives it. Rates in bit/s, none where
+/// unlimited.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClientView {
+    /// What the server calls it; empty for a stranger.
+    pub name: String,
+    /// The groups that it is in, with commas between them.
+    pub groups: String,
+    /// What multiplies its weight among the clients of its server's user.
+    pub weight: f64,
+    /// The most that all its sessions may have together in this direction.
+    pub max_rate: Option<u64>,
+    /// The most that all members of its group may have together.
+    pub group_max_rate: Option<u64>,
+    /// What they are served first, of what their server has.
+    pub group_guarantee: u64,
 }
 
 /// How the path of a session stands, as this host sees it.

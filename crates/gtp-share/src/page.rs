@@ -19,7 +19,10 @@ use crate::words;
 
 /// The process's end of its reports: it alone writes them.
 #[derive(Debug)]
-pub struct ReportsWriter(Page<POSTED_WORDS>);
+pub struct ReportsWriter {
+    page: Page<POSTED_WORDS>,
+    terms: bool,
+}
 
 /// The daemon's end of a process's reports.
 #[derive(Debug)]
@@ -48,12 +51,14 @@ pub enum Found<T> {
 const HEAD_MAGIC: usize = 0;
 const REPORTS_BEAT: usize = 1;
 const REPORTS_USED: usize = 2;
+const REPORTS_TERMS: usize = 3;
 const GRANTS_CAPACITY_OUT: usize = 1;
 const GRANTS_CAPACITY_IN: usize = 2;
 const GRANTS_BEAT: usize = 3;
 const GRANTS_FALLBACK_OUT: usize = 4;
 const GRANTS_FALLBACK_IN: usize = 5;
 const GRANTS_ENDED: usize = 6;
+const GRANTS_TERMS: usize = 7;
 
 impl ReportsWriter {
     /// The page as the process maps it.
@@ -61,19 +66,33 @@ impl ReportsWriter {
     /// # Errors
     /// When it is not what it should be.
     pub fn open(fd: impl AsFd, slots: u32) -> io::Result<ReportsWriter> {
-        Page::open(fd, slots, Access::Write).map(ReportsWriter)
+        let page = Page::open(fd, slots, Access::Write)?;
+        Ok(ReportsWriter { page, terms: false })
+    }
+
+    /// From now on served clients' terms are posted as well, for a daemon that knows them. To be
+    /// called before anything is posted.
+    pub fn post_terms(&mut self) {
+        self.page.word(REPORTS_TERMS).store(1, Ordering::Relaxed);
+        self.terms = true;
+    }
+
+    /// Whether served clients' terms are posted.
+    pub fn posts_terms(&self) -> bool {
+        self.terms
     }
 
     /// Sessions that it has room for.
     pub fn slots(&self) -> u32 {
-        self.0.slots
+        self.page.slots
     }
 
     /// Posts a record. A slot beyond the last is nobody's.
     pub fn post(&self, slot: u32, posted: &Posted) {
-        self.write(slot, &posted.encode());
-        let used = self.0.word(REPORTS_USED);
-        if slot < self.0.slots && used.load(Ordering::Relaxed) <= u64::from(slot) {
+        let words = if self.terms { posted.encode_with_terms() } else { posted.encode() };
+        self.write(slot, &words);
+        let used = self.page.word(REPORTS_USED);
+        if slot < self.page.slots && used.load(Ordering::Relaxed) <= u64::from(slot) {
             used.store(u64::from(slot) + 1, Ordering::Relaxed);
         }
     }
@@ -85,17 +104,17 @@ impl ReportsWriter {
 
     /// Says that the process is at work.
     pub fn beat(&self) {
-        advance(self.0.word(REPORTS_BEAT));
+        advance(self.page.word(REPORTS_BEAT));
     }
 
     /// Writes any words into a slot, as a process could that means harm.
     pub fn write(&self, slot: u32, values: &[u64; POSTED_WORDS - 1]) {
-        self.0.write(slot, values);
+        self.page.write(slot, values);
     }
 
     /// Every word of the page, for tests that write at random.
     pub fn raw(&self) -> &[AtomicU64] {
-        self.0.mapping.words()
+        self.page.mapping.words()
     }
 }
 
@@ -121,13 +140,26 @@ impl ReportsReader {
 
     /// What stands in a slot; whatever the process wrote, it is in range.
     pub fn read(&self, slot: u32) -> Found<Posted> {
-        self.0.read::<{ POSTED_WORDS - 1 }, _>(slot, Posted::decode)
+        match self.has_terms() {
+            false => self.0.read::<{ POSTED_WORDS - 1 }, _>(slot, Posted::decode),
+            true => self.0.read::<{ POSTED_WORDS - 1 }, _>(slot, Posted::decode_with_terms),
+        }
+    }
+
+    /// Whether the process posts the terms of served clients.
+    #[inline]
+    fn has_terms(&self) -> bool {
+        self.0.load(REPORTS_TERMS) == 1
     }
 
     /// Brings up to date what was read of a slot before; reads as much of it as changes while a
     /// session lives.
     #[inline]
     pub fn update(&self, slot: u32, known: &mut Posted) -> Found<Update> {
+        if known.principal != 0 && self.has_terms() {
+            let update = |words: &_| Some(known.update_with_terms(words));
+            return self.0.read::<{ POSTED_WORDS - 1 }, _>(slot, update);
+        }
         self.0.read::<LIVE_WORDS, _>(slot, |words| Some(known.update(words)))
     }
 
@@ -146,6 +178,7 @@ impl GrantsWriter {
     /// When the system gives no memory or no descriptor.
     pub fn create(slots: u32) -> io::Result<(GrantsWriter, OwnedFd)> {
         let (page, fd) = Page::create(slots, Theirs::Read)?;
+        page.word(GRANTS_TERMS).store(1, Ordering::Relaxed);
         Ok((GrantsWriter(page), fd))
     }
 
@@ -206,6 +239,11 @@ impl GrantsReader {
     /// not said it yet.
     pub fn fallback(&self, side: Side) -> Option<Rate> {
         Some(Rate::from_bps(self.0.load(fallback_word(side)))).filter(|&rate| rate > Rate::ZERO)
+    }
+
+    /// Whether the daemon knows the terms of served clients.
+    pub fn knows_terms(&self) -> bool {
+        self.0.load(GRANTS_TERMS) == 1
     }
 
     /// Whether the daemon has ended in order.

@@ -7,12 +7,13 @@
 use std::collections::BTreeMap;
 
 use gtp_alloc::grant::{Claim, Share};
-use gtp_alloc::within::{Class, divide};
+use gtp_alloc::within::divide;
 use gtp_alloc::{Rate, Time};
 use gtp_proto::{Agent, FlowId, Grant, Law, Report, room};
 use gtp_share::Granted;
 
 use crate::hub::{Client, ClientId, EndNodeSessions};
+use crate::limits::RowLimits;
 use crate::seats::{Awake, Seat};
 
 /// One direction.
@@ -22,7 +23,7 @@ pub(crate) struct Desk {
     /// Someone has come, gone, stopped or gone on, or something was set: the row does not hold.
     pub stale: bool,
     /// Whose sessions have limits together, by their places in the row.
-    pub users: Vec<Class>,
+    pub limits: RowLimits,
     end_node: EndNodeSessions,
     reports: Vec<(FlowId, Report)>,
     /// The same while nobody may be granted more than it has.
@@ -64,7 +65,7 @@ impl Desk {
         Desk {
             agent,
             stale: false,
-            users: Vec::new(),
+            limits: RowLimits::default(),
             end_node,
             reports: Vec::new(),
             lessened: Vec::new(),
@@ -154,18 +155,20 @@ impl Desk {
             Granting::All => &self.reports,
             Granting::Less => &self.lessened,
         };
-        if self.users.is_empty() {
+        if self.limits.is_empty() {
             self.agent.tick(now, reports, &mut self.grants);
             hold_to_limits(reports, &mut self.grants);
             return;
         }
         self.claims.clear();
         self.claims.extend(reports.iter().map(|(_, report)| room::claim(report)));
+        self.limits.lower(&mut self.claims);
         let capacity = self.agent.capacity();
         if reports.iter().any(|(_, report)| room::is_shared(report)) {
             room::share(capacity, reports, &mut self.claims);
         }
-        divide(capacity.as_f64(), &self.claims, &self.users, &mut self.shares);
+        divide(capacity.as_f64(), &self.claims, &self.limits.users, &mut self.shares);
+        self.limits.divide_parts(capacity.as_f64(), &self.claims, &mut self.shares);
         self.agent.tick_shared(now, reports, &self.shares, &mut self.grants);
         hold_to_limits(reports, &mut self.grants);
     }

@@ -1,10 +1,10 @@
-//! What users moved in the last hour, a point for every ten seconds.
+//! What users, or others, moved in the last hour, a point for every ten seconds.
 //!
-//! The ledger counts bytes by user and direction since the start; here the differences are kept, so
-//! that a look at a session costs nothing more. Users are those that the ledger tells apart, so
-//! what is kept is bounded. Time is an argument; nobody need look while nothing moves.
+//! Bytes by user and direction since the start are counted elsewhere; here the differences are
+//! kept, so that a look at a session costs nothing more. Whoever counts bounds how many are told
+//! apart, and so what is kept. Time is an argument; nobody need look while nothing moves.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gtp_alloc::{Span, Time};
 use gtp_share::{HISTORY_COLUMNS, HistoryView, Side};
@@ -14,13 +14,13 @@ use crate::seats::direction;
 /// A user's number; `None` for all that are not told apart.
 pub(crate) type User = Option<u32>;
 
-/// The rates of the last hour.
+/// The rates of the last hour of each who is told apart.
 #[derive(Debug)]
-pub(crate) struct History {
+pub(crate) struct History<W = User> {
     begin: Time,
     /// Number of the point that is being counted.
     open: u64,
-    rows: BTreeMap<(User, Way), Row>,
+    rows: BTreeMap<(W, Way), Row>,
 }
 
 /// A direction, in an order.
@@ -46,9 +46,9 @@ const POINTS_OF_COLUMN: usize = 6;
 /// An hour.
 const POINTS: usize = HISTORY_COLUMNS * POINTS_OF_COLUMN;
 
-impl History {
+impl<W: Copy + Ord> History<W> {
     /// Begins at `now`.
-    pub fn new(now: Time) -> History {
+    pub fn new(now: Time) -> History<W> {
         History { begin: now, open: 0, rows: BTreeMap::new() }
     }
 
@@ -61,7 +61,7 @@ impl History {
     /// Ends the points that are over. `totals` are bytes since the start. What was moved since the
     /// last turn was moved in the point that was open then: later ones end with a turn of their own
     /// where anything moves.
-    pub fn turn(&mut self, now: Time, totals: impl IntoIterator<Item = (User, Side, u64)>) {
+    pub fn turn(&mut self, now: Time, totals: impl IntoIterator<Item = (W, Side, u64)>) {
         let ended = self.at(now).saturating_sub(self.open);
         if ended == 0 {
             return;
@@ -78,22 +78,44 @@ impl History {
 
     /// The hour before the last turn, of who moved anything in it: a rate for each minute, the
     /// oldest first.
-    pub fn view(&self) -> Vec<HistoryView> {
-        let rows = self.rows.iter().filter_map(|(&(user, way), row)| {
+    pub fn rows(&self) -> Vec<(W, Side, Vec<u64>)> {
+        let rows = self.rows.iter().filter_map(|(&(whose, way), row)| {
             let rates = row.columns();
-            let moved = rates.iter().any(|rate| *rate > 0);
             let side = match way {
                 Way::Out => Side::Source,
                 Way::In => Side::Sink,
             };
-            moved.then(|| HistoryView { uid: user, direction: direction(side).to_owned(), rates })
+            rates.iter().any(|rate| *rate > 0).then_some((whose, side, rates))
         });
         rows.collect()
+    }
+
+    /// Forgets those who have moved nothing in the hour before the last turn, and returns them.
+    pub fn forget_idle(&mut self) -> BTreeSet<W> {
+        let moves = |row: &Row| row.points.iter().any(|&rate| rate > 0);
+        let moved: BTreeSet<W> =
+            self.rows.iter().filter(|(_, row)| moves(row)).map(|((whose, _), _)| *whose).collect();
+        let all = self.rows.keys().map(|(whose, _)| *whose);
+        let idle: BTreeSet<W> = all.filter(|whose| !moved.contains(whose)).collect();
+        self.rows.retain(|(whose, _), _| !idle.contains(whose));
+        idle
     }
 
     /// The number of the point at a time.
     fn at(&self, now: Time) -> u64 {
         now.since(self.begin).as_nanos() / POINT.as_nanos()
+    }
+}
+
+impl History {
+    /// The hour of each user, as people are told.
+    pub fn view(&self) -> Vec<HistoryView> {
+        let rows = self.rows().into_iter().map(|(uid, side, rates)| HistoryView {
+            uid,
+            direction: direction(side).to_owned(),
+            rates,
+        });
+        rows.collect()
     }
 }
 

@@ -14,13 +14,14 @@ use gtp_alloc::tree::{self, Node, Policy};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::{Agent, AgentConfig, FlowId, Grant};
 use gtp_share::client::Past;
-use gtp_share::{Change, GrantsWriter, Of, ReportsReader, SLOTS_MOST, Side};
+use gtp_share::{Change, GrantsWriter, Of, ReportsReader, SLOTS_MOST, Side, Terms};
 
+use crate::by_key::ByKey;
 use crate::desk::{Desk, Granting};
 use crate::fallback::{self, Joined};
 use crate::history::History;
 use crate::ledger::{End, Ledger};
-use crate::limits::{Bounds, Given, TransferId};
+use crate::limits::{Bounds, Given, Member, RowLimits, ServerId, TransferId};
 use crate::names::Names;
 use crate::pace::Paces;
 use crate::seats::{Allowance, Pulse, Seat, Seats, Tolled};
@@ -125,6 +126,8 @@ pub struct Hub {
     pub(crate) ledger: Ledger,
     /// What users moved in the last hour.
     pub(crate) history: History,
+    /// The same of clients of servers, by their keys.
+    pub(crate) by_key: ByKey,
 }
 
 /// One attached process.
@@ -197,6 +200,7 @@ impl Hub {
             paces: Paces::new(now),
             ledger: Ledger::new(),
             history: History::new(now),
+            by_key: ByKey::new(now),
         }
     }
 
@@ -267,7 +271,8 @@ impl Hub {
         for (_, seat) in client.seats.iter_mut() {
             self.names.take_back(seat.flow);
             let most = full(self.full, seat.posted.side);
-            self.ledger.end(now, client.who.uid, seat, (End::ProcessGone, most));
+            let rest = self.ledger.end(now, client.who.uid, seat, (End::ProcessGone, most));
+            self.by_key.count(client.who.uid, &seat.posted, rest);
         }
         if client.seats.iter().next().is_some() {
             self.out.stale = true;
@@ -501,6 +506,7 @@ impl Hub {
         news.clear();
         if self.history.is_due(now) {
             self.history.turn(now, self.ledger.totals());
+            self.by_key.turn(now);
         }
         self.look_who_is_back(now);
         self.promise(now);
@@ -542,7 +548,7 @@ impl Hub {
         let mut here = Census::default();
         self.clients.values().for_each(|c| here.add(c.who.uid, c.seats.count()));
         let believed = now <= self.believe_until;
-        let Hub { clients, out, in_, names, ledger, .. } = self;
+        let Hub { clients, out, in_, names, ledger, by_key, .. } = self;
         for client in clients.values_mut() {
             let slots = slots.entry(client.who.uid).or_insert(SLOTS_OF_ONE);
             let allowance = Allowance { sessions: here.room(client.who.uid), slots: *slots };
@@ -558,14 +564,15 @@ impl Hub {
                 });
             for seat in &mut changes.gone {
                 let most = full(self.full, seat.posted.side);
-                ledger.end(now, who.uid, seat, (End::Closed, most));
+                let rest = ledger.end(now, who.uid, seat, (End::Closed, most));
+                by_key.count(who.uid, &seat.posted, rest);
             }
             *slots -= changes.looked;
             here.add(who.uid, changes.came.len());
             for (sum, moved) in said.iter_mut().zip(changes.moved) {
                 *sum = sum.saturating_add(moved);
             }
-            if !changes.gone.is_empty() || !changes.came.is_empty() {
+            if !changes.gone.is_empty() || !changes.came.is_empty() || changes.terms {
                 for desk in [&mut *out, &mut *in_] {
                     desk.stale = true;
                     desk.agent.wake(now);
@@ -597,7 +604,7 @@ impl Hub {
 
     /// Ends a span of the rates that are shown, and counts what was done in it.
     fn close_paces(&mut self, now: Time) {
-        let Hub { clients, out, in_, ledger, .. } = self;
+        let Hub { clients, out, in_, ledger, by_key, .. } = self;
         for client in clients.values_mut() {
             for (_, seat) in client.seats.iter_mut() {
                 let desk = match seat.posted.side {
@@ -606,7 +613,9 @@ impl Hub {
                 };
                 let grant = desk.granted(seat).map_or(Rate::ZERO, |grant| grant.rate);
                 seat.pace.close(grant);
-                ledger.count(now, client.who.uid, seat, full(self.full, seat.posted.side));
+                let (uid, most) = (client.who.uid, full(self.full, seat.posted.side));
+                let moved = ledger.count(now, uid, seat, most);
+                by_key.count(uid, &seat.posted, moved);
             }
         }
     }
@@ -619,17 +628,18 @@ impl Hub {
             Side::Sink => in_,
         };
         desk.begin();
-        let mut owners = Vec::new();
+        let (mut row, mut has_limits) = (Vec::new(), !bounds.is_empty());
         for (&id, client) in clients.iter_mut() {
             let (uid, awake) = (client.who.uid, client.pulse.awake);
+            let server = ServerId::new(uid, client.who.pid, id);
             for (slot, seat) in client.seats.iter_mut().filter(|(_, s)| s.posted.side == side) {
                 desk.seat((id, slot), uid, seat, awake);
-                if !bounds.is_empty() {
-                    owners.push((uid, seat.transfer(id)));
-                }
+                let terms = seat.posted.terms;
+                has_limits |= terms != Terms::NONE;
+                row.push(Member { uid, server, transfer: seat.transfer(id), terms });
             }
         }
-        desk.users = bounds.users(owners);
+        desk.limits = if has_limits { bounds.of_row(&row) } else { RowLimits::default() };
     }
 
     /// Believes what sessions say that they moved since the last look, within what is possible.
@@ -663,14 +673,14 @@ impl Hub {
 
     /// Gives every session of a direction its weight among all of them. A transfer has the mean
     /// weight of its sessions, so that their number gains it nothing. A client that is served has
-    /// the mean of the weights that were set here for its sessions, one where none was: what it
-    /// asks for itself does not count against other clients.
+    /// the mean of the weights that were set here for its sessions, one where none was, times what
+    /// its server gives it: what it asks for itself does not count against other clients.
     fn weigh(&mut self, side: Side) {
         let mut nodes: Vec<Node> = Vec::new();
         let mut users: BTreeMap<u32, usize> = BTreeMap::new();
         let mut principals: BTreeMap<(usize, u64), usize> = BTreeMap::new();
         let mut transfers: BTreeMap<(usize, ClientId, u64), (usize, f64, f64)> = BTreeMap::new();
-        let mut served: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+        let mut served: BTreeMap<usize, (f64, f64, f64)> = BTreeMap::new();
         let mut leaves = Vec::new();
         self.forget_transfers();
         for (&id, client) in &self.clients {
@@ -691,14 +701,15 @@ impl Hub {
                     .or_insert_with(|| (below(Some(principal), 1.0, normal), 0.0, 0.0));
                 (*sum, *count) = (*sum + seat.weight, *count + 1.0);
                 if seat.posted.principal != 0 {
-                    let (sum, count) = served.entry(principal).or_default();
+                    let (sum, count, most) = served.entry(principal).or_default();
                     (*sum, *count) = (*sum + seat.set_weight.unwrap_or(1.0), *count + 1.0);
+                    *most = most.max(f64::from(seat.posted.terms.weight));
                 }
                 leaves.push(below(Some(*transfer), seat.weight, seat.policy));
             }
         }
-        for (principal, (sum, count)) in served {
-            nodes[principal].weight = sum / count;
+        for (principal, (sum, count, given)) in served {
+            nodes[principal].weight = sum / count * given;
         }
         for (transfer, sum, count) in transfers.into_values() {
             nodes[transfer].weight = sum / count;
@@ -761,6 +772,8 @@ impl Census {
 /// Whose sessions somebody may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
+    /// None.
+    Nobodys,
     /// One user's.
     Of(u32),
     /// Everybody's.

@@ -129,8 +129,9 @@ impl Ledger {
         all.register("gtpd_refused", help, self.refused.clone());
     }
 
-    /// Counts what a session did since it was last counted; the host can move `most`.
-    pub fn count(&mut self, now: Time, uid: u32, seat: &mut Seat, most: Rate) {
+    /// Counts what a session did since it was last counted; the host can move `most`. Returns the
+    /// bytes that it has moved.
+    pub fn count(&mut self, now: Time, uid: u32, seat: &mut Seat, most: Rate) -> u64 {
         let by = seat.posted.limited_by;
         let known = seat.counted.places.take().filter(|places| places.by == by);
         let places = known.unwrap_or_else(|| self.places(uid, seat));
@@ -146,6 +147,7 @@ impl Ledger {
         (counted.bytes, counted.lost_bytes) = (bytes, lost.max(counted.lost_bytes));
         counted.moved = counted.moved.saturating_add(moved);
         (counted.at, counted.places) = (now, Some(places));
+        moved
     }
 
     /// Looks for the counters of a session.
@@ -158,9 +160,9 @@ impl Ledger {
         Places { bytes, lost, limited: self.limited.get_or_create_owned(&labels), by }
     }
 
-    /// Counts the rest of a session, and its end.
-    pub fn end(&mut self, now: Time, uid: u32, seat: &mut Seat, (end, most): (End, Rate)) {
-        self.count(now, uid, seat, most);
+    /// Counts the rest of a session, and its end. Returns the bytes of that rest.
+    pub fn end(&mut self, now: Time, uid: u32, seat: &mut Seat, (end, most): (End, Rate)) -> u64 {
+        let rest = self.count(now, uid, seat, most);
         let mut labels = self.labels(uid, seat);
         let how = match end {
             End::Closed => "closed",
@@ -176,6 +178,7 @@ impl Ledger {
         if bytes > 0 && seconds > 0.0 {
             self.rates.get_or_create(&way).observe(bytes as f64 * 8.0 / seconds);
         }
+        rest
     }
 
     /// IP bytes that sessions moved since the start, by user and direction.

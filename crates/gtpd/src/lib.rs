@@ -5,6 +5,7 @@
 //! no peer; if it ends, each process keeps to its part of the capacity.
 #![forbid(unsafe_code)]
 
+mod by_key;
 mod claim;
 mod comers;
 mod desk;

@@ -59,6 +59,8 @@ pub(crate) struct Changes {
     pub moved: [u64; 2],
     /// Slots that were looked at.
     pub looked: u32,
+    /// What a client has, or its group, has changed.
+    pub terms: bool,
 }
 
 impl Changes {
@@ -107,7 +109,7 @@ impl Seats {
                 if sequence != 0 && seat.seen == sequence {
                     continue;
                 }
-                let before = seat.posted.wire_bytes;
+                let (before, terms) = (seat.posted.wire_bytes, seat.posted.terms);
                 let found = if slot < used {
                     reports.update(slot, &mut seat.posted)
                 } else {
@@ -117,6 +119,7 @@ impl Seats {
                     Found::Torn => continue,
                     Found::Record(Update::Done) => {
                         seat.seen = sequence;
+                        changes.terms |= seat.posted.terms != terms;
                         seat.pace.add(seat.posted.report.measured);
                         changes.count(seat.posted.side, before, seat.posted.wire_bytes);
                         heard(seat);

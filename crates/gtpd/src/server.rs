@@ -488,6 +488,13 @@ impl Daemon {
                 caller.list = (bytes > 0).then_some(Sending { text, at: 0, began: now });
                 self.say(id, &Answer::Sessions { bytes });
             }
+            Request::Keys { .. } => {
+                let text = self.lists.keys(now, &self.hub, right(peer.uid));
+                let text = text.map_err(|e| e.to_string())?;
+                let bytes = text.len() as u64;
+                caller.list = (bytes > 0).then_some(Sending { text, at: 0, began: now });
+                self.say(id, &Answer::Sessions { bytes });
+            }
             Request::Set { session, change, .. } => {
                 let right = right(peer.uid);
                 if !self.comers.may_set(now, peer.uid) {

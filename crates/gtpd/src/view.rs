@@ -9,7 +9,8 @@ use std::io;
 use std::rc::Rc;
 
 use gtp_alloc::{Rate, Span, Time, tree};
-use gtp_share::{HostView, Policy, SessionView, Side};
+use gtp_share::{ClientView, HostView, Policy, Posted, SessionView, Side, Terms};
+use serde::Serialize;
 
 use crate::hub::{Client, ClientId, Hub, Right};
 use crate::limits::Given;
@@ -20,6 +21,8 @@ use crate::seats::{Seat, direction};
 pub(crate) struct Lists {
     kept: Vec<Kept>,
     hour: Option<(Time, Rc<Vec<u8>>)>,
+    /// The same by key, for each who may see other names.
+    keys: Vec<(Right, Time, Rc<Vec<u8>>)>,
 }
 
 /// A list for those who may see the same: a user, or those who may see all.
@@ -48,7 +51,7 @@ impl Lists {
     pub fn list(&mut self, now: Time, hub: &Hub, right: Right) -> io::Result<Rc<Vec<u8>>> {
         let who = match right {
             Right::Of(uid) => Some(uid),
-            Right::Anybodys => None,
+            Right::Anybodys | Right::Nobodys => None,
         };
         let fresh = |kept: &Kept| now.since(kept.made) < FRESH;
         self.kept.retain(|kept| fresh(kept) || Rc::strong_count(&kept.text) > 1);
@@ -76,15 +79,35 @@ impl Lists {
         {
             return Ok(text.clone());
         }
-        let mut text = Vec::new();
-        for row in hub.history.view() {
-            serde_json::to_writer(&mut text, &row)?;
-            text.push(b'\n');
-        }
-        let text = Rc::new(text);
+        let text = Rc::new(lines(&hub.history.view())?);
         self.hour = Some((now, text.clone()));
         Ok(text)
     }
+
+    /// The same by key, with the names that `right` allows to see. Readers who are slow keep what
+    /// they were given: 256 keys and as many lines for each direction at most.
+    ///
+    /// # Errors
+    /// When it cannot be written, which does not happen.
+    pub fn keys(&mut self, now: Time, hub: &Hub, right: Right) -> io::Result<Rc<Vec<u8>>> {
+        self.keys.retain(|(_, made, _)| now.since(*made) < HOUR_FRESH);
+        if let Some((_, _, text)) = self.keys.iter().find(|(whose, _, _)| *whose == right) {
+            return Ok(text.clone());
+        }
+        let text = Rc::new(lines(&hub.by_key.view(right))?);
+        self.keys.push((right, now, text.clone()));
+        Ok(text)
+    }
+}
+
+/// Any rows, one JSON object a line.
+fn lines(rows: &[impl Serialize]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for row in rows {
+        serde_json::to_writer(&mut text, row)?;
+        text.push(b'\n');
+    }
+    Ok(text)
 }
 
 impl Hub {
@@ -187,6 +210,21 @@ fn view(
         loss_ratio: loss_ratio(posted.lost, posted.packets),
         rtt_us: report.rtt.as_micros(),
         wire_bytes: posted.wire_bytes,
+        client: (posted.principal != 0).then(|| client_view(posted, visible)),
+    }
+}
+
+/// Whom a session serves, if that is to be seen, and what its server gives it.
+fn client_view(posted: &Posted, visible: bool) -> ClientView {
+    let name = |text: String| if visible { text } else { String::new() };
+    let Terms { weight, each, group: _, least, most } = posted.terms;
+    ClientView {
+        name: name(posted.label.name()),
+        groups: name(posted.label.groups()),
+        weight: weight.into(),
+        max_rate: limited(each),
+        group_max_rate: limited(most),
+        group_guarantee: least.as_bps(),
     }
 }
 

@@ -3,11 +3,11 @@
 //! The page is whole in itself and asks nobody else. Like the numbers for Prometheus it is for
 //! everybody on this machine, so it names no peer, no file and no program.
 
-use gtp_share::{HostView, PathView, SessionView};
+use gtp_share::{HistoryView, HostView, KeyView, PathView, SessionView};
 use serde::Serialize;
 
 use crate::http::Page;
-use crate::hub::Hub;
+use crate::hub::{Hub, Right};
 
 /// What is served with it.
 pub(crate) const LIVE: &[Page] = &[
@@ -69,9 +69,17 @@ fn rates(hub: &Hub) -> Vec<u8> {
     serde_json::to_vec(&rates).unwrap_or_default()
 }
 
-/// The last hour by user, without names of users.
+/// The last hour.
+#[derive(Serialize)]
+struct Hour {
+    users: Vec<HistoryView>,
+    keys: Vec<KeyView>,
+}
+
+/// The last hour by user, and by key of servers' clients, without names.
 fn hour(hub: &Hub) -> Vec<u8> {
-    serde_json::to_vec(&hub.history.view()).unwrap_or_default()
+    let hour = Hour { users: hub.history.view(), keys: hub.by_key.view(Right::Nobodys) };
+    serde_json::to_vec(&hour).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -118,6 +126,7 @@ mod tests {
             loss_ratio: 0.0,
             rtt_us: 1_000,
             wire_bytes: 9,
+            client: None,
         };
         let text = serde_json::to_string(&Row::from(view)).unwrap();
         assert!(text.contains("\"measured\":4"));

@@ -57,7 +57,7 @@ pub fn of_kind(kind: io::ErrorKind) -> i32 {
 pub fn of_failure(failure: &Failure) -> Errno {
     Errno(match failure.kind {
         FailureKind::NoUdpPath => libc::EHOSTUNREACH,
-        FailureKind::Authentication => libc::EACCES,
+        FailureKind::Authentication | FailureKind::OutsideHours => libc::EACCES,
         FailureKind::Missing | FailureKind::Temporary | FailureKind::Unreachable => {
             libc::ECONNREFUSED
         }

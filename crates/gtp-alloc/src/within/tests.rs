@@ -243,3 +243,23 @@ fn a_guarantee_and_a_cap_that_are_the_capacity_together_leave_nobody_without() {
         assert!((shares[count].target - capped).abs() < 1.0, "{count}: {:?}", shares[count]);
     }
 }
+
+#[test]
+fn a_part_divided_anew_serves_its_guarantees_first_and_an_offer_counts_what_the_whole_would_add() {
+    let claim = |weight, bound| Claim { weight, bound };
+    let claims = [claim(3.0, f64::INFINITY), claim(1.0, f64::INFINITY), claim(1.0, 2.0)];
+    let limits = Limits { least: 40.0, most: f64::INFINITY };
+    let class = Class { all: Group { limits, members: vec![1] }, inner: Vec::new() };
+    let divided = |more: f64| {
+        let mut out = Vec::new();
+        divide_part(50.0, &[0.0, 0.0, more], &claims, core::slice::from_ref(&class), &mut out);
+        out
+    };
+    let shares = divided(5.0);
+    let targets: Vec<f64> = shares.iter().map(|share| share.target).collect();
+    assert!([8.0, 40.0, 2.0].iter().zip(&targets).all(|(x, y)| near(*x, *y)), "{targets:?}");
+    // With its bound lifted the third shares 15 with the first by weight, or 10 if the whole adds
+    // nothing.
+    assert!(near(shares[2].offer, 15.0 / 4.0), "{shares:?}");
+    assert!(near(divided(0.0)[2].offer, 10.0 / 4.0));
+}

@@ -647,6 +647,7 @@ impl Without {
             | FailureKind::NoUdpPath
             | FailureKind::TimeLimit => Without::Gtp(failure.text),
             FailureKind::Authentication
+            | FailureKind::OutsideHours
             | FailureKind::Other
             | FailureKind::Destination
             | FailureKind::Integrity

@@ -178,7 +178,10 @@ impl Service {
                 info!(target: SERVER, "another process takes over; clients are told to come again");
                 ControlFlow::Break(())
             }
-            (Wish::Stop, None) => ControlFlow::Break(()),
+            (Wish::Stop, None) => {
+                info!(target: SERVER, "the server ends; clients are told");
+                ControlFlow::Break(())
+            }
         }
     }
 

@@ -326,6 +326,7 @@ impl Ends {
                 | FailureKind::Unreachable
                 | FailureKind::Integrity
                 | FailureKind::Authentication
+                | FailureKind::OutsideHours
                 | FailureKind::NoUdpPath
                 | FailureKind::Partial => FailureKind::Partial.exit_code(),
             },

@@ -109,6 +109,8 @@ struct Source {
     differs: bool,
     /// Why it was lost last, until it is back.
     lost_by: Option<Failure>,
+    /// Until when its last word is waited for, and what counts without one.
+    parted: Option<(Time, Failure)>,
     /// The task that tends its line.
     line: Option<JoinHandle<()>>,
 }
@@ -233,7 +235,7 @@ impl Gather {
             _ => Units::Ordinary,
         };
         let source = &mut self.sources[number];
-        source.state = State::Connecting;
+        (source.state, source.parted) = (State::Connecting, None);
         source.line = Some(tokio::spawn(link::run(
             number,
             Arc::clone(&self.endpoint),
@@ -529,6 +531,7 @@ impl Gather {
             TransferEvent::Silent { flow } => self.silent(flow),
             TransferEvent::Lost { flow, blame, why } => match (self.live_source(flow), blame) {
                 (Some(number), Blame::Source) => self.source_broke(number, why)?,
+                (Some(number), Blame::Parted) => self.parted(number, why),
                 (Some(number), Blame::Nobody) => {
                     self.source_failed(number, Failure::new(FailureKind::Temporary, why))?;
                 }
@@ -659,6 +662,7 @@ impl Gather {
         }
         self.tell_ways();
         self.dismiss_late()?;
+        self.go_on_unheard()?;
         let elapsed = now.since(self.began);
         self.monitor.progress.send_replace(Progress { elapsed, ..self.tally.progress().clone() });
         let quiet = gtp_sys::clock::duration(now.since(self.moved_at));

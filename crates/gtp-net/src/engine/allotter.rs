@@ -15,11 +15,11 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::agent::Side as AgentSide;
 use gtp_proto::direction::Allot;
 use gtp_proto::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN};
-use gtp_proto::{Classes, FlowId, Grant, Law, Phase, Report};
+use gtp_proto::{FlowId, Grant, Law, Owner, Phase, Report};
 use gtp_share::client::Attachment;
-use gtp_share::{Found, Outstanding, Posted, PostedPath, Side};
+use gtp_share::{Found, Outstanding, Posted, PostedPath, Side, Terms};
 
-use super::api::Way;
+use super::api::{Allowances, Named, Way};
 use super::council::Decider;
 use super::details::Details;
 use super::keeper::{DaemonNews, Why};
@@ -43,6 +43,8 @@ pub(super) struct Allotter {
     granted: Vec<(FlowId, Grant)>,
     /// All sessions as the daemon is to see them.
     told: Vec<(FlowId, Report)>,
+    /// What clients have, and groups of them.
+    allowances: Arc<Allowances>,
 }
 
 /// What is known while there is a daemon.
@@ -135,6 +137,7 @@ impl Allotter {
             alone: Vec::new(),
             granted: Vec::new(),
             told: Vec::new(),
+            allowances: Arc::default(),
         }
     }
 
@@ -159,10 +162,16 @@ impl Allotter {
         self.agent.set_limit(limit);
     }
 
-    /// Changes the classes of clients that this process's own agent knows; a daemon does not hear
-    /// of them.
-    pub fn set_classes(&mut self, classes: &Classes) {
-        self.agent.set_classes(classes);
+    /// Changes what clients have, and groups of them, for this process's own agent and for a daemon
+    /// that knows groups.
+    pub fn set_allowances(&mut self, allowances: &Arc<Allowances>) {
+        self.agent.set_classes(&allowances.classes);
+        self.allowances = Arc::clone(allowances);
+    }
+
+    /// Whether whoever decides knows the groups of clients: not a daemon of an earlier release.
+    pub fn counts_groups(&self) -> bool {
+        self.daemon.as_ref().is_none_or(|daemon| daemon.attachment.reports.posts_terms())
     }
 
     /// Whether this process's own agent decides.
@@ -294,7 +303,7 @@ impl Allotter {
                 self.told.extend_from_slice(reports);
                 self.decide_alone(now);
                 let Some(daemon) = &mut self.daemon else { return };
-                daemon.tick(now, &self.told, grants);
+                daemon.tick(now, (&self.told, &self.allowances), grants);
                 daemon.lessen(&self.granted, grants);
             }
         }
@@ -383,11 +392,16 @@ impl Daemon {
         self.before.clear();
     }
 
-    fn tick(&mut self, now: Time, reports: &[(FlowId, Report)], grants: &mut Vec<(FlowId, Grant)>) {
+    fn tick(
+        &mut self,
+        now: Time,
+        (reports, allowances): (&[(FlowId, Report)], &Allowances),
+        grants: &mut Vec<(FlowId, Grant)>,
+    ) {
         grants.clear();
         self.last = now;
         let pages = self.attachment.clone();
-        self.pass_on(now, &pages, reports);
+        self.pass_on(now, &pages, (reports, allowances));
         self.details.clear();
         self.next = now + self.interval;
         let known = |(id, _): &(FlowId, Report)| Some((*id, self.flows.get(id)?.grant));
@@ -419,7 +433,12 @@ impl Daemon {
     }
 
     /// Posts reports and reads grants.
-    fn pass_on(&mut self, now: Time, pages: &Attachment, reports: &[(FlowId, Report)]) {
+    fn pass_on(
+        &mut self,
+        now: Time,
+        pages: &Attachment,
+        (reports, allowances): (&[(FlowId, Report)], &Allowances),
+    ) {
         let late = now.since(self.came) > ANSWER_MOST;
         for ((id, report), details) in reports.iter().zip(&self.details) {
             let Some(flow) = self.flows.get_mut(id) else { continue };
@@ -431,7 +450,12 @@ impl Daemon {
                 flow.let_go(self.side);
             }
             let Some(slot) = flow.slot else { continue }; // It waits for one.
-            pages.reports.post(slot, &posted(*id, self.side, report, details, flow.outstanding()));
+            let posted = posted((*id, self.side), report, details, flow.outstanding());
+            let posted = match pages.reports.posts_terms() {
+                true => with_terms(posted, report, allowances),
+                false => posted,
+            };
+            pages.reports.post(slot, &posted);
             if let Found::Record(granted) = pages.grants.read(slot)
                 && granted.id == *id
             {
@@ -574,7 +598,27 @@ fn sum(rates: impl Iterator<Item = Rate>) -> Rate {
     rates.fold(Rate::ZERO, Rate::saturating_add)
 }
 
-fn posted(id: FlowId, side: Side, report: &Report, details: &Details, held: Outstanding) -> Posted {
+/// The same with what its client has, and who that is.
+fn with_terms(posted: Posted, report: &Report, allowances: &Allowances) -> Posted {
+    let Owner { number: _, most: each, weight, class } = report.owner;
+    let class = allowances.classes.get(class);
+    let (least, most) =
+        class.map_or((Rate::ZERO, Rate::UNLIMITED), |class| (class.least, class.most));
+    let each = class.map_or(each, |class| each.min(class.each));
+    let group = class.map_or(0, |class| class.number);
+    let label = match allowances.names.get(&posted.principal) {
+        Some(Named { name, groups }) => posted.label.of_client(name, groups),
+        None => posted.label,
+    };
+    Posted { terms: Terms { weight, each, group, least, most }, label, ..posted }
+}
+
+fn posted(
+    (id, side): (FlowId, Side),
+    report: &Report,
+    details: &Details,
+    held: Outstanding,
+) -> Posted {
     Posted {
         id,
         side,
@@ -591,11 +635,14 @@ fn posted(id: FlowId, side: Side, report: &Report, details: &Details, held: Outs
         lost: details.lost,
         wire_bytes: details.wire_bytes,
         label: details.label,
+        terms: Terms::NONE,
     }
 }
 
 #[cfg(test)]
 mod caps;
+#[cfg(test)]
+mod groups;
 #[cfg(test)]
 mod succession;
 #[cfg(test)]

@@ -134,6 +134,17 @@ pub struct Allowances {
     pub classes: Classes,
     /// What each client has, by the number of its key ([`SessionOpen::principal`]).
     pub of: BTreeMap<u64, Allowance>,
+    /// Who they are, for a daemon to show, by the same numbers.
+    pub names: BTreeMap<u64, Named>,
+}
+
+/// Who a client is, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// What its host calls it.
+    pub name: String,
+    /// The names of its groups, with commas between them.
+    pub groups: String,
 }
 
 impl SessionOpen {
@@ -294,8 +305,10 @@ pub enum TransferEvent {
 /// Who is to blame for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// Nobody, as far as is known: it left, or the network failed.
+    /// Nobody, as far as is known: it failed, or the network did.
     Nobody,
+    /// Nobody: the source has closed the session in order, and says on its control connection why.
+    Parted,
     /// The source broke a rule that an honest one keeps.
     Source,
 }

@@ -169,7 +169,13 @@ impl Host {
 
     /// What this process is to the machine's daemon; of several engines, the first one's.
     pub fn stands(&self) -> Stands {
-        self.shared.engines.first().map_or(Stands::Alone, |engine| engine.shown.get())
+        self.shared.engines.first().map_or(Stands::Alone, |engine| engine.shown.stands())
+    }
+
+    /// Whether whoever shares out the capacity knows the groups of clients; of several engines, the
+    /// first one's. A daemon of an earlier release does not.
+    pub fn counts_groups(&self) -> bool {
+        self.shared.engines.first().is_none_or(|engine| engine.shown.counts_groups())
     }
 
     /// The same host at that of its engines which fewest have chosen and still hold.

@@ -152,7 +152,7 @@ impl Engine {
             self.look_at_intake(now);
             self.driver.handle_timeout(now);
             self.ask_routers(now);
-            self.shown.set(self.driver.stands(now));
+            self.shown.set(self.driver.stands(now), self.driver.counts_groups());
             let now = self.send();
             self.driver.flush_events(now);
             self.ask_routers(now);

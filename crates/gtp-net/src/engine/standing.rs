@@ -7,7 +7,7 @@
 //! to an allowance and asks again. Time is an argument; sockets, pages and sessions are unknown
 //! here. docs/DAEMON.md lists the same states.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use gtp_alloc::{Rate, Span, Time};
 
@@ -52,17 +52,27 @@ impl Stands {
 
 /// Where other threads read what an engine stands as.
 #[derive(Debug, Default)]
-pub(super) struct Shown(AtomicUsize);
+pub(super) struct Shown {
+    stands: AtomicUsize,
+    counts_groups: AtomicBool,
+}
 
 impl Shown {
-    /// Shows this.
-    pub fn set(&self, stands: Stands) {
-        self.0.store(stands as usize, Ordering::Relaxed);
+    /// Shows this, and whether whoever decides knows the groups of clients.
+    pub fn set(&self, stands: Stands, counts_groups: bool) {
+        // Who sees the one sees the other.
+        self.counts_groups.store(counts_groups, Ordering::Relaxed);
+        self.stands.store(stands as usize, Ordering::Release);
     }
 
-    /// What is shown.
-    pub fn get(&self) -> Stands {
-        Stands::ALL.get(self.0.load(Ordering::Relaxed)).copied().unwrap_or_default()
+    /// What it stands as.
+    pub fn stands(&self) -> Stands {
+        Stands::ALL.get(self.stands.load(Ordering::Acquire)).copied().unwrap_or_default()
+    }
+
+    /// Whether whoever decides knows the groups of clients: not a daemon of an earlier release.
+    pub fn counts_groups(&self) -> bool {
+        self.counts_groups.load(Ordering::Relaxed)
     }
 }
 

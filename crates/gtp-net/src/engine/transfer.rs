@@ -219,7 +219,7 @@ impl Transfer {
                     self.outbox.push(TransferEvent::NoPath { flow });
                 }
             }
-            Event::PeerClosed => lose(self, (Blame::Nobody, "the source closed the session")),
+            Event::PeerClosed => lose(self, (Blame::Parted, "the source closed the session")),
             Event::TimedOut => lose(self, (Blame::Nobody, "nothing was heard for 30 s")),
             Event::Spent => lose(self, (Blame::Nobody, "its request numbers are used up")),
             Event::Violated(why) => lose(self, (Blame::Source, &broke(why))),

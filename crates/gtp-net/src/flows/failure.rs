@@ -33,6 +33,9 @@ pub enum FailureKind {
     Integrity,
     /// Keys or versions do not fit.
     Authentication,
+    /// It is none of the hours in which the key may come. Servers tell it apart for their
+    /// operators; to a client it is [`FailureKind::Authentication`] with words that say when.
+    OutsideHours,
     /// The time that the user allowed is over.
     TimeLimit,
     /// No datagram gets through.
@@ -45,7 +48,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// All of them.
-    pub const ALL: [FailureKind; 12] = [
+    pub const ALL: [FailureKind; 13] = [
         FailureKind::Other,
         FailureKind::Usage,
         FailureKind::Missing,
@@ -54,6 +57,7 @@ impl FailureKind {
         FailureKind::Unreachable,
         FailureKind::Integrity,
         FailureKind::Authentication,
+        FailureKind::OutsideHours,
         FailureKind::TimeLimit,
         FailureKind::NoUdpPath,
         FailureKind::Partial,
@@ -69,7 +73,7 @@ impl FailureKind {
             FailureKind::Destination => 4,
             FailureKind::Temporary | FailureKind::Unreachable => 5,
             FailureKind::Integrity => 6,
-            FailureKind::Authentication => 7,
+            FailureKind::Authentication | FailureKind::OutsideHours => 7,
             FailureKind::TimeLimit => 10,
             FailureKind::NoUdpPath => 11,
             FailureKind::Partial => 12,
@@ -88,6 +92,7 @@ impl FailureKind {
             FailureKind::Unreachable => "unreachable",
             FailureKind::Integrity => "integrity",
             FailureKind::Authentication => "authentication",
+            FailureKind::OutsideHours => "outside_hours",
             FailureKind::TimeLimit => "time_limit",
             FailureKind::NoUdpPath => "no_udp_path",
             FailureKind::Partial => "partial",

@@ -67,7 +67,7 @@ impl Leave {
             Leave::Closed(closed) => {
                 let words = closed.words(&LocalTime::now());
                 let text = format!("the hours of this key are over: {words}");
-                return Failure::new(FailureKind::Authentication, text);
+                return Failure::new(FailureKind::OutsideHours, text);
             }
         };
         Failure::new(kind, text)

@@ -33,6 +33,8 @@ pub enum WhyRefused {
     NoKey,
     /// Its key may not do this here.
     NotAllowed,
+    /// It is none of the hours in which its key may come.
+    OutsideHours,
     /// The server does not do what it asks for: it only reads, or the control law is not allowed.
     NotOffered,
     /// The path that it asks for is none, or it asks for a stream.
@@ -48,9 +50,10 @@ pub enum WhyRefused {
 
 impl WhyRefused {
     /// All of them.
-    pub const ALL: [WhyRefused; 7] = [
+    pub const ALL: [WhyRefused; 8] = [
         WhyRefused::NoKey,
         WhyRefused::NotAllowed,
+        WhyRefused::OutsideHours,
         WhyRefused::NotOffered,
         WhyRefused::BadRequest,
         WhyRefused::Busy,
@@ -63,6 +66,7 @@ impl WhyRefused {
         match self {
             WhyRefused::NoKey => "no_key",
             WhyRefused::NotAllowed => "not_allowed",
+            WhyRefused::OutsideHours => "outside_hours",
             WhyRefused::NotOffered => "not_offered",
             WhyRefused::BadRequest => "bad_request",
             WhyRefused::Busy => "busy",

@@ -494,7 +494,7 @@ fn reason_of(kind: FailureKind) -> Reason {
         FailureKind::Destination => Reason::Destination,
         FailureKind::Temporary | FailureKind::Unreachable => Reason::Busy,
         FailureKind::Integrity => Reason::Integrity,
-        FailureKind::Authentication => Reason::NotAuthorised,
+        FailureKind::Authentication | FailureKind::OutsideHours => Reason::NotAuthorised,
         FailureKind::TimeLimit => Reason::TimedOut,
         FailureKind::NoUdpPath => Reason::NoUdpPath,
         FailureKind::Interrupted => Reason::Stopping,

@@ -12,7 +12,7 @@ use gtp_store::RelPath;
 use super::group_shares::{GroupShare, SHARES_AT_MOST, ShareAt};
 use super::quota::{Owner, Quota, Wanted};
 use crate::identity::Fingerprint;
-use crate::trust::{Access, Below, ClientTrust, Grants, Hours, is_name};
+use crate::trust::{Access, AuthorizedKeys, Below, ClientTrust, Grants, Hours, is_name};
 
 /// Exports of one server.
 pub const EXPORTS_MOST: usize = 256;
@@ -232,6 +232,18 @@ impl Exports {
         Wanted { owner, quota, places, roots }
     }
 
+    /// The groups that a client with this key is in, with their names. One that is in a group and
+    /// not on the list is in none.
+    pub fn groups_of(&self, keys: &AuthorizedKeys, key: &Fingerprint) -> Vec<(&str, &GroupRule)> {
+        let is_listed = keys.access(key) != Access::NONE;
+        let named: BTreeSet<&str> = keys.groups(key).collect();
+        let is_member = |(name, group): &(&String, &GroupRule)| {
+            is_listed && (group.keys.contains(key) || named.contains(name.as_str()))
+        };
+        let groups = self.groups.iter().filter(is_member);
+        groups.map(|(name, group)| (name.as_str(), group)).collect()
+    }
+
     /// The exports to which no rule gives anybody a right; keys of the list may have some.
     pub fn of_nobody(&self) -> impl Iterator<Item = &str> {
         self.exports.iter().filter_map(|(name, rule)| {
@@ -265,13 +277,7 @@ pub(super) struct Subject<'r> {
 impl<'r> Subject<'r> {
     /// The client with this key. One that is in a group and not on the list is a stranger.
     pub fn of(rules: &'r Exports, trust: &ClientTrust, key: &Fingerprint) -> Subject<'r> {
-        let is_listed = trust.keys.access(key) != Access::NONE;
-        let named: BTreeSet<&str> = trust.keys.groups(key).collect();
-        let is_member = |(name, group): &(&String, &GroupRule)| {
-            is_listed && (group.keys.contains(key) || named.contains(name.as_str()))
-        };
-        let groups = rules.groups.iter().filter(is_member);
-        let groups = groups.map(|(name, group)| (name.as_str(), group)).collect();
+        let groups = rules.groups_of(&trust.keys, key);
         Subject { rules, most: trust.access(key), groups, own: trust.keys.grants(key) }
     }
 
@@ -341,7 +347,7 @@ mod tests {
     use gtp_alloc::Rate;
 
     use super::*;
-    use crate::trust::{AuthorizedKeys, Strangers};
+    use crate::trust::Strangers;
 
     fn key(n: u8) -> Fingerprint {
         Fingerprint::of_public_key(&[n])

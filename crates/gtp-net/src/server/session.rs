@@ -35,11 +35,13 @@ use crate::trust::{Access, ClientTrust, Closed, LocalTime};
 pub(crate) struct Refusal {
     pub reason: Reason,
     pub text: String,
+    /// As what the server counts it.
+    why: WhyRefused,
 }
 
 impl Refusal {
     pub fn new(reason: Reason, text: impl Into<String>) -> Refusal {
-        Refusal { reason, text: text.into() }
+        Refusal { reason, text: text.into(), why: WhyRefused::of_reason(reason) }
     }
 }
 
@@ -249,7 +251,7 @@ fn refused(refusal: &Refusal, client: SocketAddr, whose: Whose, request: Request
     ServerEvent::Refused {
         client,
         whose,
-        reason: WhyRefused::of_reason(refusal.reason),
+        reason: refusal.why,
         request: Some(request),
         failure: Failure::new(FailureKind::Authentication, refusal.text.clone()),
     }
@@ -330,7 +332,7 @@ pub(crate) fn no_room(full: Full) -> Refusal {
 /// Says that a key may not come at this hour.
 pub(crate) fn outside(closed: &Closed, now: &LocalTime) -> Refusal {
     let text = format!("it is outside the hours of this key: {}", closed.words(now));
-    Refusal::new(Reason::NotAuthorised, text)
+    Refusal { why: WhyRefused::OutsideHours, ..Refusal::new(Reason::NotAuthorised, text) }
 }
 
 /// Whether the client may do what it asks, and on what terms.
@@ -382,9 +384,14 @@ fn judge_right(
     if right(verb).within(access) {
         return Ok(());
     }
+    let needed = match right(verb) {
+        Right::None | Right::Read => "the right to read",
+        Right::Write => "the right to write",
+        Right::Both => "both rights (read and write)",
+    };
     let text = format!(
         "the key {key} may not do this here: it needs a line in the server's `authorized_keys`, \
-         with that right (read, write)"
+         with {needed}"
     );
     Err(Refusal::new(Reason::NotAuthorised, text))
 }

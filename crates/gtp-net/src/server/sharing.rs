@@ -3,7 +3,8 @@
 //! Rules, the list of keys, the hour and who is there change while sessions run. At each look at
 //! the list the allowances of all clients are worked out anew if anything did, and the host hears
 //! of them if they differ; those whose hours are over are found out as well. Groups of clients are
-//! classes to the host's own agents; a daemon does not hear of them, and the log says so.
+//! classes to the host's own agents, and within what its user has to a daemon; one of an earlier
+//! release does not hear of them, and the log says so.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use jiff::Timestamp;
 
 use super::group_shares::{GroupNumbers, allowance, classes, guaranteed, turn};
 use super::rules::{Exports, Subject};
-use crate::engine::{Allowance, Allowances, Host, Stands};
+use crate::engine::{Allowance, Allowances, Host, Named, Stands};
 use crate::identity::Fingerprint;
 use crate::server::budget::Holder;
 use crate::trust::{ClientTrust, Closed, Hours, LocalTime};
@@ -36,6 +37,12 @@ impl Ruled {
     pub fn groups(&self, trust: &ClientTrust, key: &Fingerprint) -> Vec<Arc<str>> {
         let subject = Subject::of(&self.rules, trust, key);
         subject.groups().iter().map(|(name, _)| Arc::from(*name)).collect()
+    }
+
+    /// Who a client with this key is.
+    fn named(&self, trust: &ClientTrust, key: &Fingerprint) -> Named {
+        let name = trust.keys.comment(key).map_or_else(|| key.to_string(), str::to_owned);
+        Named { name, groups: self.groups(trust, key).join(",") }
     }
 
     /// Whether a client with this key may come now: within the hours of its lines, and within those
@@ -73,10 +80,10 @@ struct Told {
 }
 
 /// What is known of a client.
-#[derive(Clone, Copy)]
 struct Known {
     allowance: Allowance,
     closed: Option<Closed>,
+    named: Named,
 }
 
 impl Sharing {
@@ -120,15 +127,18 @@ impl Told {
             let Entry::Vacant(new) = self.known.entry(key) else { continue };
             let allowance = ruled.allowance(trust, &key, now);
             let closed = ruled.open(trust, &key, now).err();
-            new.insert(Known { allowance, closed });
+            let named = ruled.named(trust, &key);
+            new.insert(Known { allowance, closed, named });
             let own = trust.keys.hours(&key).turn(now);
             self.until = [self.until, own].into_iter().flatten().min();
         }
         self.has_groups |= !ruled.rules.groups.is_empty();
         let number = |key: &Fingerprint| Holder::Listed(*key).principal();
-        let known = self.known.iter().filter(|_| self.has_groups);
-        let of = known.map(|(key, known)| (number(key), known.allowance)).collect();
-        let news = Allowances { classes: classes(&ruled.rules, &ruled.numbers, now), of };
+        let grouped = self.known.iter().filter(|_| self.has_groups);
+        let of = grouped.map(|(key, known)| (number(key), known.allowance)).collect();
+        let names = self.known.iter().map(|(key, known)| (number(key), known.named.clone()));
+        let (classes, names) = (classes(&ruled.rules, &ruled.numbers, now), names.collect());
+        let news = Allowances { classes, of, names };
         self.by = Some((ruled, Arc::clone(trust), now.at()));
         if news == self.allowances {
             return None;
@@ -143,7 +153,10 @@ impl Told {
         let [out, in_] = host.capacities();
         let has_classes = !self.allowances.classes.is_empty();
         let warning = match host.stands() {
-            Stands::Joined => has_classes.then(|| UNDER_A_DAEMON.to_owned()),
+            Stands::Joined => {
+                let counts = !has_classes || host.counts_groups();
+                (!counts).then(|| UNDER_A_DAEMON.to_owned())
+            }
             Stands::Alone | Stands::Waiting | Stands::Orphaned => {
                 over_promised(promised, out.min(in_))
             }
@@ -155,9 +168,9 @@ impl Told {
     }
 }
 
-const UNDER_A_DAEMON: &str = "a daemon shares out this machine's capacity and does not hear of \
-                              groups: their guarantees and weights do not count, and their rates \
-                              limit each session alone";
+const UNDER_A_DAEMON: &str = "the daemon that shares out this machine's capacity is of an earlier \
+                              release and does not hear of groups: their guarantees and weights do \
+                              not count, and their rates limit each session alone; start it anew";
 
 /// What is to be said where more is guaranteed than there is.
 fn over_promised(guaranteed: Rate, capacity: Rate) -> Option<String> {
@@ -210,12 +223,14 @@ mod tests {
         assert_eq!((first.classes.iter().count(), first.of.len()), (1, 0));
         let came = told.look(by(&rules), [key()].into(), &now).unwrap();
         assert_eq!(single(&came), [Rate::from_mbps(40)]);
+        let named = Named { name: key().to_string(), groups: "g".to_owned() };
+        assert_eq!(came.names.into_values().collect::<Vec<_>>(), [named]);
         assert_eq!(told.look(by(&rules), [key()].into(), &now), None);
         let other = ruled(70);
         let changed = told.look(by(&other), [key()].into(), &now).unwrap();
         assert_eq!(single(&changed), [Rate::from_mbps(70)]);
         let gone = told.look(by(&other), BTreeSet::new(), &now).unwrap();
-        assert!(gone.of.is_empty());
+        assert!(gone.of.is_empty() && gone.names.is_empty());
     }
 
     #[test]

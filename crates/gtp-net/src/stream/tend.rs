@@ -431,7 +431,7 @@ fn kind_of(kind: FailureKind) -> io::ErrorKind {
     match kind {
         FailureKind::NoUdpPath => io::ErrorKind::HostUnreachable,
         FailureKind::TimeLimit => io::ErrorKind::TimedOut,
-        FailureKind::Authentication => io::ErrorKind::PermissionDenied,
+        FailureKind::Authentication | FailureKind::OutsideHours => io::ErrorKind::PermissionDenied,
         FailureKind::Missing => io::ErrorKind::ConnectionRefused,
         FailureKind::Other
         | FailureKind::Usage

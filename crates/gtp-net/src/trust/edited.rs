@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::authorized::{Listed, parse_line};
 use super::hours::Hours;
-use super::{Access, LineError, TrustError, read_list, words_of};
+use super::{Access, FILE_MAX, LineError, TrustError, read_list, words_of};
 use crate::identity::{Fingerprint, guard, place};
 
 /// A line of the list of client keys, as it stands in the file.
@@ -57,9 +57,9 @@ impl KeyListFile {
     }
 
     /// Lets a key have these rights, and returns what it may do. Without rights, a key that is
-    /// listed keeps its own, and a new one may do all. A line that it has is changed and others of
-    /// it are removed. Its comment stays unless there is a new one, which must be one line of plain
-    /// text, and so do its hours.
+    /// listed keeps its own, and a new one may do all. Its lines become one, with the options of
+    /// all of them; if one line cannot hold these, its lines stay several. Its comment stays unless
+    /// there is a new one, which must be one line of plain text, and so do its hours.
     ///
     /// # Errors
     /// [`TrustError::Exposed`], [`TrustError::File`].
@@ -101,6 +101,10 @@ impl KeyListFile {
         if changed == text {
             return Ok(Edit::Needless);
         }
+        // A server lets nobody in by a list that is too long to be read.
+        if changed.len() as u64 > FILE_MAX {
+            return Err(failed(std::io::Error::other("it would be longer than 4 MiB")));
+        }
         place::replace_like(&path, changed.as_bytes()).map_err(failed)?;
         Ok(Edit::Done)
     }
@@ -137,23 +141,27 @@ fn rights_of(text: &str, key: Fingerprint) -> Option<Access> {
     said.filter(|(one, _)| *one == key).map(|(_, access)| access).reduce(Access::and)
 }
 
-/// The options on all lines of a key, each name once; with these hours, if there are some.
-fn options_of(text: &str, key: Fingerprint, hours: Option<&Hours>) -> Vec<String> {
-    let mut merged: Vec<(&str, String)> = Vec::new();
-    for line in text.lines().filter(|line| key_of(line) == Some(key)) {
+/// The options on these lines of a key, each name once and nothing said twice; with these hours, if
+/// there are some.
+fn options_of<'t>(lines: impl Iterator<Item = &'t str>, hours: Option<&Hours>) -> Vec<String> {
+    let mut merged: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in lines {
         let content = line.split_once('#').map_or(line, |(content, _)| content);
         let options = words_of(content).into_iter().skip(1).filter_map(|word| word.split_once('='));
         for (name, value) in options {
             let value = value.trim_matches('"');
             match merged.iter_mut().find(|(there, _)| *there == name) {
-                Some((_, values)) => {
-                    values.push(',');
-                    values.push_str(value);
-                }
-                None => merged.push((name, value.to_owned())),
+                Some((_, values)) => values.push(value),
+                None => merged.push((name, vec![value])),
             }
         }
     }
+    let said = |name: &str, values: Vec<&str>| match name {
+        "window" => windows_of(&values),
+        _ => once_each(values.iter().flat_map(|value| value.split(','))),
+    };
+    let merged = merged.into_iter().map(|(name, values)| (name, said(name, values)));
+    let mut merged: Vec<(&str, String)> = merged.collect();
     if let Some(hours) = hours {
         merged.retain(|(name, _)| *name != "window");
         let said = Some(hours).filter(|hours| !hours.is_always());
@@ -164,6 +172,28 @@ fn options_of(text: &str, key: Fingerprint, hours: Option<&Hours>) -> Vec<String
         false => format!("{name}={value}"),
     };
     merged.into_iter().map(quoted).collect()
+}
+
+/// The windows of several texts; one text stays as its writer wrote it. The commas in them part
+/// days as well.
+fn windows_of(values: &[&str]) -> String {
+    let all = values.iter().map(|value| value.parse::<Hours>());
+    match (values, all.collect::<Result<Vec<Hours>, _>>()) {
+        ([_, _, ..], Ok(all)) => {
+            all.iter().fold(Hours::default(), |all, more| all.and(more)).to_string()
+        }
+        (values, _) => values.join(","),
+    }
+}
+
+fn once_each<'v>(values: impl Iterator<Item = &'v str>) -> String {
+    let mut all: Vec<&str> = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all.join(",")
 }
 
 /// The lines that fit, each with its own end.
@@ -177,40 +207,67 @@ fn with_key(
     access: Access,
     (comment, hours): (Option<&str>, Option<&Hours>),
 ) -> String {
-    let old = text.lines().find(|line| key_of(line) == Some(key));
-    let old_comment = old.and_then(|line| line.split_once('#')).map(|(_, old)| old.trim());
-    let mut line = format!("{key} {}", access.words());
-    for option in options_of(text, key, hours) {
-        line.push(' ');
-        line.push_str(&option);
-    }
-    if let Some(comment) = comment.or(old_comment).filter(|comment| !comment.is_empty()) {
-        line.push_str("  # ");
-        line.push_str(comment);
-    }
-    line.push('\n');
+    let olds: Vec<&str> = text.lines().filter(|line| key_of(line) == Some(key)).collect();
+    let old_comment = olds.first().and_then(|line| line.split_once('#')).map(|(_, old)| old.trim());
+    let comment = comment.or(old_comment).unwrap_or_default();
+    let merged = line_of(key, access, &options_of(olds.iter().copied(), hours), comment);
+    let lines = match lines_of(&merged).pop().is_some_and(|line| line.says.is_ok()) {
+        true => merged,
+        false => each_changed(&olds, key, access, (comment, hours)),
+    };
     let mut new = String::new();
     let mut is_there = false;
     for old in text.split_inclusive('\n') {
         if key_of(old) != Some(key) {
             new.push_str(old);
         } else if !std::mem::replace(&mut is_there, true) {
-            new.push_str(&line);
+            new.push_str(&lines);
         }
     }
     if !is_there {
         if !new.is_empty() && !new.ends_with('\n') {
             new.push('\n');
         }
-        new.push_str(&line);
+        new.push_str(&lines);
     }
     new
+}
+
+/// The lines of a key whose options no single line can hold, each with its own and the same rights.
+/// The comment and new hours go to the first: windows of all lines count together.
+fn each_changed(
+    olds: &[&str],
+    key: Fingerprint,
+    access: Access,
+    (comment, hours): (&str, Option<&Hours>),
+) -> String {
+    let none = hours.map(|_| Hours::default());
+    let lines = olds.iter().enumerate().map(|(n, old)| {
+        let (hours, comment) = if n == 0 { (hours, comment) } else { (none.as_ref(), "") };
+        line_of(key, access, &options_of(std::iter::once(*old), hours), comment)
+    });
+    lines.collect()
+}
+
+fn line_of(key: Fingerprint, access: Access, options: &[String], comment: &str) -> String {
+    let mut line = format!("{key} {}", access.words());
+    for option in options {
+        line.push(' ');
+        line.push_str(option);
+    }
+    if !comment.is_empty() {
+        line.push_str("  # ");
+        line.push_str(comment);
+    }
+    line.push('\n');
+    line
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::AuthorizedKeys;
     use super::*;
 
     fn key(n: u8) -> Fingerprint {
@@ -258,7 +315,7 @@ mod tests {
         let file = KeyListFile::at(&path);
         let text = || std::fs::read_to_string(&path).unwrap();
         file.add(key(1), Some(Access::READ), None, None).unwrap();
-        let both = "window=\"mon-fri 20:00-06:00,sat-sun 00:00-24:00\"";
+        let both = "window=\"mon-fri 20:00-06:00, sat-sun 00:00-24:00\"";
         assert_eq!(text(), format!("{} read group=staff {both}\n", key(1)));
         let new = "10:00-11:00".parse().unwrap();
         file.add(key(1), None, None, Some(&new)).unwrap();
@@ -266,6 +323,32 @@ mod tests {
         assert_eq!(file.lines().unwrap()[0].hours, new);
         file.add(key(1), None, None, Some(&Hours::default())).unwrap();
         assert_eq!(text(), format!("{} read group=staff\n", key(1)));
+    }
+
+    #[test]
+    fn what_one_line_cannot_hold_stays_on_several_and_the_list_can_still_be_read() {
+        let windows = |hour: u16| -> Vec<String> {
+            (0..20).map(|n| format!("{hour:02}:{:02}-{hour:02}:{:02}", 2 * n, 2 * n + 1)).collect()
+        };
+        let line = |hour| format!("{} group=a,b window=\"{}\"", key(1), windows(hour).join(","));
+        let places: Vec<String> = (0..200).map(|n| format!("home/{n}")).collect();
+        let places = format!("{} read={}", key(2), places.join(","));
+        let other = places.replace("home", "lab");
+        let old = format!("{}  # anna\n{}\n{places}\n{other}\n", line(1), line(2));
+        let (_dir, path) = list(&old);
+        let file = KeyListFile::at(&path);
+        file.add(key(1), Some(Access::READ), Some("carl"), None).unwrap();
+        file.add(key(2), Some(Access::READ), None, None).unwrap();
+        let load = || AuthorizedKeys::load(&path).unwrap();
+        let before = load();
+        assert_eq!((before.len(), before.access(&key(1))), (4, Access::READ));
+        assert_eq!(before.comment(&key(1)), Some("carl"));
+        assert_eq!(before.hours(&key(1)).to_string().matches(':').count(), 2 * 2 * 20);
+        assert_eq!(before.grants(&key(2)).read.len(), 400);
+        let new: Hours = "10:00-11:00".parse().unwrap();
+        file.add(key(1), None, None, Some(&new)).unwrap();
+        assert_eq!((load().len(), load().hours(&key(1))), (3, new), "one line holds that");
+        assert_eq!(load().groups(&key(1)).collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]

@@ -119,10 +119,11 @@ impl Hours {
         self.0.is_empty()
     }
 
-    /// The windows of both.
+    /// The windows of both, each once.
     #[must_use]
     pub fn and(&self, other: &Hours) -> Hours {
-        Hours(self.0.iter().chain(&other.0).copied().collect())
+        let new = other.0.iter().filter(|window| !self.0.contains(window));
+        Hours(self.0.iter().chain(new).copied().collect())
     }
 
     /// Whether this moment is within them.
@@ -165,6 +166,26 @@ impl Hours {
             then = then.then(next);
         }
         Err(Closed { opens: None })
+    }
+
+    /// When this moment is no longer within all of these hours; `None` if that is not within two
+    /// weeks, or if it is not within them now.
+    pub fn until(hours: &[&Hours], now: &LocalTime) -> Option<Timestamp> {
+        let cover = |at: &LocalTime| hours.iter().all(|hours| hours.cover(at));
+        let last = now.at.saturating_add(Span::new().hours(TWO_WEEKS_H)).unwrap_or(now.at);
+        let mut then = Some(now.clone()).filter(&cover)?;
+        // Windows that adjoin are one span, so a turn need not be an end.
+        for _ in 0..STEPS_MOST {
+            let turn = hours.iter().filter_map(|hours| hours.turn(&then)).min()?;
+            then = then.then(turn);
+            if turn > last {
+                return None;
+            }
+            if !cover(&then) {
+                return Some(turn);
+            }
+        }
+        None
     }
 
     /// Each window on each of so many days from yesterday on.
@@ -375,6 +396,19 @@ mod tests {
         let said = Hours::all(&[&never, &nights], &at("2026-12-04T22:00")).unwrap_err();
         assert_eq!(said.opens, None);
         assert!(said.words(&at("2026-12-04T22:00")).contains("two weeks"));
+    }
+
+    #[test]
+    fn hours_end_with_the_first_list_that_ends_and_not_between_windows_that_adjoin() {
+        let (days, nights) = (hours("mon-fri 08:00-22:00"), hours("20:00-24:00, 00:00-06:00"));
+        let until =
+            |all: &[&Hours], utc: &str| Hours::until(all, &at(utc)).map(|until| until.to_string());
+        let both = [&days, &nights];
+        assert_eq!(until(&both, "2026-11-30T20:00").as_deref(), Some("2026-11-30T21:00:00Z"));
+        assert_eq!(until(&both, "2026-11-30T12:00"), None, "it is not within them");
+        let (one, always) = ([&nights], [&Hours::default(), &hours("00:00-24:00")]);
+        assert_eq!(until(&one, "2026-11-30T20:00").as_deref(), Some("2026-12-01T05:00:00Z"));
+        assert_eq!(until(&always, "2026-11-30T20:00"), None, "it never ends");
     }
 
     #[test]

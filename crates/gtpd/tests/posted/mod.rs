@@ -4,7 +4,7 @@
 
 use gtp_alloc::{Rate, Span};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
-use gtp_share::{Label, Outstanding, Posted, PostedPath, Side};
+use gtp_share::{Label, Outstanding, Posted, PostedPath, Side, Terms};
 
 /// Returns what is posted of an open session at a sink, which is limited by nothing else.
 pub fn session() -> Posted {
@@ -36,5 +36,6 @@ pub fn session() -> Posted {
         lost: 0,
         wire_bytes: 0,
         label: Label::new("session"),
+        terms: Terms::NONE,
     }
 }

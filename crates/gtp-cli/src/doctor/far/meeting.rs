@@ -40,7 +40,7 @@ pub fn judge_other(url: &Url, over: &str, failure: &Failure) -> Finding {
 /// What a failed meeting is the fault of, and the line that helps.
 fn blame(url: &Url, failure: &Failure) -> (&'static str, String) {
     match failure.kind {
-        FailureKind::Authentication => (IDENTITY, LETS_IN.to_owned()),
+        FailureKind::Authentication | FailureKind::OutsideHours => (IDENTITY, LETS_IN.to_owned()),
         FailureKind::Missing => {
             let root = shell::quoted(&format!("gtp://{}/", url.host()));
             (OBJECT, format!("gtp ls {root}"))

@@ -104,12 +104,14 @@ impl Audit {
                 let lines: Vec<Value> = changes.iter().map(|step| change(visit, step)).collect();
                 self.write(&lines, Some(room));
             }
-            ServerEvent::Refused { request: Some(request), client, failure, whose, .. } => {
+            ServerEvent::Refused { request: Some(request), client, failure, whose, reason } => {
                 let [listed, strangers] = &mut self.refusals;
                 let of = if *whose == Whose::Listed { listed } else { strangers };
                 if of.ration.take(self.clock.now()) {
                     let left_out = std::mem::take(&mut of.left_out);
-                    self.write(&[refused(request, &client.to_string(), failure, left_out)], None);
+                    let mut record = refused(request, &client.to_string(), failure, left_out);
+                    record["reason"] = reason.as_str().into();
+                    self.write(&[record], None);
                 } else {
                     of.left_out += 1;
                 }

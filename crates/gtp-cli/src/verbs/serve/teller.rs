@@ -4,7 +4,7 @@
 //! through; what is left out is counted and summed up. What comes from clients was escaped before
 //! it came here. Where the lines go is unknown here.
 
-use gtp::{Failure, Moved, Request, ServerEvent, Stands, Visit, Whose};
+use gtp::{Failure, FailureKind, Moved, Request, ServerEvent, Stands, Visit, Whose};
 use gtp_sys::Clock;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
@@ -88,13 +88,15 @@ fn log(event: &ServerEvent) {
         ServerEvent::TurnedAway { client, more } => {
             warn!(target: SERVER, %client, more, "too many connections");
         }
-        ServerEvent::Refused { client, request: None, failure, .. } => {
-            info!(target: SERVER, %client, why = failure.text, "refused");
+        ServerEvent::Refused { client, request: None, failure, reason, .. } => {
+            let (reason, why) = (reason.as_str(), &failure.text);
+            info!(target: SERVER, %client, reason, why, "refused");
         }
-        ServerEvent::Refused { client, request: Some(request), failure, .. } => {
+        ServerEvent::Refused { client, request: Some(request), failure, reason, .. } => {
             let Request { key, name, verb, path } = request;
             let (name, object) = (name.as_deref(), format!("/{path}"));
-            info!(target: SERVER, %client, %key, name, verb, object, why = failure.text, "refused");
+            let (reason, why) = (reason.as_str(), &failure.text);
+            info!(target: SERVER, %client, %key, name, verb, object, reason, why, "refused");
         }
         ServerEvent::KeysRead { keys } => {
             info!(target: SERVER, keys, "hangup: the list of keys was read again");
@@ -137,6 +139,12 @@ fn log_end(visit: &Visit, moved: &Moved, failure: Option<&Failure>) {
         None => info!(
             target: SERVER, session = id, %client, %key, name, verb, export, object, bytes,
             wire_bytes, files, changes, seconds, rate = bps, loss, outcome, "session ends"
+        ),
+        // As the operator wants it, each night.
+        Some(Failure { kind: FailureKind::OutsideHours, text }) => info!(
+            target: SERVER, session = id, %client, %key, name, verb, export, object, bytes,
+            wire_bytes, files, changes, seconds, rate = bps, loss, outcome, why = text,
+            "session ends"
         ),
         Some(Failure { text, .. }) => warn!(
             target: SERVER, session = id, %client, %key, name, verb, export, object, bytes,

@@ -20,6 +20,10 @@ const BREACHES_MAX: u32 = 3;
 /// The pause after the first breach; each further one is four times as long.
 const BREACH_PAUSE: Duration = Duration::from_secs(5);
 
+/// How long the last word of a source that has closed the session may take: it says it right after
+/// that, and TCP repeats it where it is lost.
+const LAST_WORD_SPAN: Span = Span::from_secs(2);
+
 /// The pause after this many breaches, counted from 1; `None` means no further attempt.
 fn penalty(breaches: u32) -> Option<Duration> {
     (breaches < BREACHES_MAX).then(|| BREACH_PAUSE * 4u32.pow(breaches.saturating_sub(1)))
@@ -44,6 +48,7 @@ impl Source {
             admitted: false,
             differs: false,
             lost_by: None,
+            parted: None,
             line: None,
         }
     }
@@ -57,6 +62,25 @@ impl Gather {
         }
         let pause = back_off(self.sources[number].tries);
         self.try_again(number, failure, pause)
+    }
+
+    /// A source has closed the session in order. Why, it says on its line, where that may come
+    /// later: it decides whether there is any use in trying again.
+    pub(super) fn parted(&mut self, number: usize, why: String) {
+        let failure = Failure::new(FailureKind::Temporary, why);
+        self.sources[number].parted = Some((self.clock.now() + LAST_WORD_SPAN, failure));
+    }
+
+    /// Goes on without the last words of sources that have said none in time.
+    pub(super) fn go_on_unheard(&mut self) -> Result<(), Failure> {
+        let now = self.clock.now();
+        for number in 0..self.sources.len() {
+            let parted = self.sources[number].parted.take_if(|(until, _)| *until <= now);
+            if let Some((_, failure)) = parted {
+                self.source_failed(number, failure)?;
+            }
+        }
+        Ok(())
     }
 
     /// A source broke a rule that an honest one keeps.
@@ -94,6 +118,7 @@ impl Gather {
         let named = self.note_failure(number, &failure);
         // A key that does not fit is never passed over: an attacker may be in between.
         let fatal = failure.kind == FailureKind::Authentication;
+        self.sources[number].parted = None;
         // Without the sender of its orders its line says farewell by itself.
         let state = std::mem::replace(&mut self.sources[number].state, State::Gone(named.clone()));
         if let (State::Live { flow, .. }, Some(running)) = (state, &self.running) {

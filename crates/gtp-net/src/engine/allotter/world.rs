@@ -12,7 +12,7 @@ use gtp_laws::gtp2004;
 use gtp_proto::agent::{AgentConfig, Side as AgentSide};
 use gtp_proto::direction::Allot as _;
 use gtp_proto::limits::RECOMPUTE_MIN;
-use gtp_proto::{Agent, Grant, Law, LimitedBy, Phase, Report};
+use gtp_proto::{Agent, Grant, Law, LimitedBy, Owner, Phase, Report};
 use gtp_share::client::{Attachment, Past};
 use gtp_share::{Connection, Incoming, Label, Listener};
 use gtpd::{Hub, HubConfig, Who};
@@ -30,6 +30,8 @@ const PACKET: Bytes = Bytes(1_500);
 /// One session and its source.
 pub(super) struct Session {
     id: u32,
+    /// For whom it runs.
+    pub owner: Owner,
     law: Law,
     /// What its law says where its source decides, or what it has to send.
     most: Rate,
@@ -73,7 +75,8 @@ pub(super) struct World {
 impl Session {
     pub fn new(id: u32, law: Law, most: Rate) -> Session {
         let (told, obeyed) = (VecDeque::new(), (0, Rate::ZERO));
-        Session { id, law, most, told, obeyed, newest: None, received: 0.0 }
+        let owner = Owner::NOBODY;
+        Session { id, owner, law, most, told, obeyed, newest: None, received: 0.0 }
     }
 
     /// What moves now.
@@ -119,7 +122,7 @@ impl Session {
             demand: Rate::UNLIMITED,
             firm: Rate::UNLIMITED,
             party: 0,
-            owner: gtp_proto::Owner::NOBODY,
+            owner: self.owner,
             measured: self.rate(),
             echoed: self.obeyed.0,
             rtt: RTT,
@@ -160,8 +163,8 @@ impl Process {
 
 fn details_of(session: &Session) -> Details {
     Details {
-        principal: 0,
-        transfer: 1,
+        principal: session.owner.number,
+        transfer: if session.owner == Owner::NOBODY { 1 } else { session.id.into() },
         limited_by: LimitedBy::Sink,
         way: crate::engine::Way::Udp,
         path: None,

@@ -15,8 +15,8 @@ use crate::engine::table::{Session, Side};
 impl Driver {
     /// Takes what clients have from now on.
     pub(super) fn allow(&mut self, now: Time, allowances: Arc<Allowances>) {
-        self.out.agent.set_classes(&allowances.classes);
-        self.in_.agent.set_classes(&allowances.classes);
+        self.out.agent.set_allowances(&allowances);
+        self.in_.agent.set_allowances(&allowances);
         self.allowed = allowances;
         let mut changed = Vec::new();
         for (index, session) in self.table.iter_mut() {
@@ -29,6 +29,11 @@ impl Driver {
         changed.into_iter().for_each(|index| self.table.touch(now, index));
         self.out.agent.wake(now);
         self.in_.agent.wake(now);
+    }
+
+    /// Whether whoever shares out the capacity knows the groups of clients.
+    pub fn counts_groups(&self) -> bool {
+        self.out.agent.counts_groups()
     }
 
     /// Gives a session that opens what its client has by now.
