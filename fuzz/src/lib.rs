@@ -15,7 +15,7 @@ use gtp_net::crypto::{Opener, SECRET_LEN, Suite, TrafficSecret};
 use gtp_net::identity::Fingerprint;
 use gtp_net::messages::{Message, PROBE_SERVICE, printable};
 use gtp_net::probe::{Plan, Word};
-use gtp_net::ticket::Ticket;
+use gtp_net::ticket::{Purpose, Ticket};
 use gtp_net::trust::{AuthorizedKeys, HostAddress, KnownHosts};
 use gtp_proto::wire::{Control, DataHead, HEADER_LEN, Header, Kind};
 use gtp_store::{Entry, Manifest, Mode, Mtime, RelPath, RootKind, Row, escaped, journal};
@@ -171,6 +171,7 @@ pub fn network_file(bytes: &[u8]) {
 /// A ticket: none is valid that nobody signed.
 pub fn ticket(bytes: &[u8]) {
     assert!(Ticket::read(bytes).is_err());
+    assert!(Ticket::read_for(Purpose::Relay, bytes).is_err());
 }
 
 /// A frame of a probe, and the name of a service as one.

@@ -133,6 +133,7 @@ async fn line(
         interval_us: None,
         path: None,
         ticket: None,
+        relay: None,
     };
     let opened = channel.open(open).await?;
     let suite = Suite::from_code(opened.suite).ok_or_else(|| other("an unknown cipher"))?;

@@ -205,6 +205,7 @@ fn opened(shared: &Shared, open: &Open, session: &SessionOpen, suite: Suite) -> 
         path: None,
         law: None,
         by_ticket: None,
+        relays: None,
         time_s: None,
     }
 }

@@ -460,6 +460,10 @@ pub struct PutArgs {
     /// each server gets the same, at once, and the files are read once
     #[arg(required = true, value_name = "PATH|URL", value_hint = ValueHint::Hostname)]
     pub paths_and_url: Vec<PathBuf>,
+    /// With several addresses: have their servers give what they get on to each other, so that each
+    /// block is sent from here about once. They must run with --third-party
+    #[arg(long, env = "GTP_RELAY", value_parser = BoolishValueParser::new())]
+    pub relay: bool,
     #[command(flatten)]
     pub transfer: TransferArgs,
 }

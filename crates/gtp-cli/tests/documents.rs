@@ -14,7 +14,7 @@ use common::{Serving, wait_for};
 use gtp_share::client::sessions;
 
 /// Commands that other parts of the project run, and what runs them.
-const ELSEWHERE: [(&str, &str); 22] = [
+const ELSEWHERE: [(&str, &str); 24] = [
     ("make demo", "tests/demo.rs, and .ci/run by make test"),
     ("make test", ".ci/run"),
     ("make install", "it builds everything optimised, into the home directory"),
@@ -38,6 +38,8 @@ const ELSEWHERE: [(&str, &str); 22] = [
     ("gtp cp host:data.tar - | tar -x", "tests/cp_streams.rs"),
     ("gtp cp host:data gtp://server/inbox/", "tests/cp_through.rs"),
     ("gtp cp notes a:x gtp://server/y b:", "tests/cp_through.rs"),
+    ("gtp put run42.h5 gtp://B/ gtp://C/ gtp://D/ --relay", "tests/put_relay.rs"),
+    ("gtp serve /data/inbox --writable --third-party 192.0.2.0/24", "tests/put_relay.rs"),
     ("gtp run iperf3 -s", "tests/run.rs"),
     ("gtp run iperf3 -c server", "tests/run.rs, in both directions"),
 ];

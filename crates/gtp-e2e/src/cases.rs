@@ -82,6 +82,7 @@ pub const NAMES: &[&str] = &[
     "neighbours",
     "plan",
     "one-to-five",
+    "relay",
     "router",
 ];
 
@@ -116,6 +117,7 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "daemon-lives" => Ok(vec![crate::lives::run(tools)?]),
         "plan" => crate::plans::run(tools),
         "one-to-five" => Ok(vec![crate::sinks::run(tools)?]),
+        "relay" => crate::relay::run(tools),
         name if name.starts_with("router") => crate::routed::run(name, tools),
         "churn" => Ok(vec![crate::churn::run(tools)?]),
         "crowd" => crate::crowd::run(tools),

@@ -78,6 +78,7 @@ pub async fn serve(listener: TcpListener, lie: Lie) {
             path: None,
             law: None,
             by_ticket: None,
+            relays: None,
             time_s: None,
         };
         if channel.send(&Message::Opened(opened)).await.is_err() {

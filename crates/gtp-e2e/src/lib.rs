@@ -26,6 +26,7 @@ pub mod processes;
 pub mod produce;
 mod product;
 pub mod record;
+pub mod relay;
 pub mod rivals;
 pub mod routed;
 mod running;

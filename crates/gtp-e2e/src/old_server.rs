@@ -32,6 +32,7 @@ pub async fn serve(listener: TcpListener, version: u32) {
             path: None,
             law: None,
             by_ticket: None,
+            relays: None,
             time_s: None,
         };
         let path = b"a".to_vec();

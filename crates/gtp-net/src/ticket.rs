@@ -16,8 +16,24 @@ use crate::identity::{Fingerprint, Identity};
 use crate::messages::PATH_MAX;
 use crate::tls::{ED25519_KEY_LEN, ED25519_SPKI_HEAD};
 
-/// What is signed begins with this, so that no signature of another kind is one of a ticket.
-const CONTEXT: &[u8] = b"gtp ticket 1\0";
+/// What a ticket is for. One of a kind is worth nothing as one of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The object at the path, as it lies there.
+    Get,
+    /// Blocks of what the signer sends to the path, as the server gives them on.
+    Relay,
+}
+
+impl Purpose {
+    /// What is signed begins with this, so that no signature of another kind is one of a ticket.
+    const fn context(self) -> &'static [u8] {
+        match self {
+            Purpose::Get => b"gtp ticket 1\0",
+            Purpose::Relay => b"gtp relay 1\0",
+        }
+    }
+}
 
 /// How long a ticket may hold, in seconds. It is looked at when a session begins, and the session
 /// may go on for longer; whoever has signed it signs another one for one that begins anew.
@@ -133,8 +149,19 @@ struct Body {
 }
 
 impl Ticket {
-    /// Writes a ticket that allows this, and signs it. The number must be drawn at random.
+    /// Writes a ticket for [`Purpose::Get`] that allows this, and signs it. The number must be
+    /// drawn at random.
     pub fn sign(signer: &Identity, allowed: &Allowed, number: TicketNumber) -> Vec<u8> {
+        Ticket::sign_for(Purpose::Get, signer, allowed, number)
+    }
+
+    /// The same for any purpose.
+    pub fn sign_for(
+        purpose: Purpose,
+        signer: &Identity,
+        allowed: &Allowed,
+        number: TicketNumber,
+    ) -> Vec<u8> {
         let Allowed { server, holder, ref path, begins_s, ends_s } = *allowed;
         let body = Body {
             signer: signer.raw_key(),
@@ -146,15 +173,24 @@ impl Ticket {
             number,
         };
         let body = written(&body);
-        let signature = signer.sign(&[CONTEXT, &body].concat());
+        let signature = signer.sign(&[purpose.context(), &body].concat());
         written(&Signed { body, signature })
     }
 
-    /// Reads a ticket and checks its signature. What it allows is judged by [`Ticket::judge`].
+    /// Reads a ticket for [`Purpose::Get`] and checks its signature. What it allows is judged by
+    /// [`Ticket::judge`].
     ///
     /// # Errors
     /// [`BadTicket::Malformed`] and [`BadTicket::Signature`].
     pub fn read(bytes: &[u8]) -> Result<Ticket, BadTicket> {
+        Ticket::read_for(Purpose::Get, bytes)
+    }
+
+    /// The same for any purpose.
+    ///
+    /// # Errors
+    /// As there; one for another purpose has a wrong signature.
+    pub fn read_for(purpose: Purpose, bytes: &[u8]) -> Result<Ticket, BadTicket> {
         if bytes.len() > TICKET_MAX {
             return Err(BadTicket::Malformed);
         }
@@ -164,7 +200,7 @@ impl Ticket {
             return Err(BadTicket::Malformed);
         }
         let key = UnparsedPublicKey::new(&ED25519, read.signer);
-        let signed = key.verify(&[CONTEXT, &body].concat(), &signature);
+        let signed = key.verify(&[purpose.context(), &body].concat(), &signature);
         signed.map_err(|_| BadTicket::Signature)?;
         let spki = [&ED25519_SPKI_HEAD[..], &read.signer].concat();
         let allowed = Allowed {
@@ -279,11 +315,21 @@ mod tests {
         let Signed { body, .. } = minicbor::decode(&ticket).unwrap();
         let forged =
             |signature| minicbor::to_vec(Signed { body: body.clone(), signature }).unwrap();
-        let of_other = forged(other.sign(&[CONTEXT, &body].concat()));
+        let of_other = forged(other.sign(&[Purpose::Get.context(), &body].concat()));
         assert_eq!(Ticket::read(&of_other), Err(BadTicket::Signature));
         let of_another_kind = forged(one.sign(&body));
         assert_eq!(Ticket::read(&of_another_kind), Err(BadTicket::Signature));
         assert_eq!(Ticket::read(&forged(Vec::new())), Err(BadTicket::Signature));
+    }
+
+    #[test]
+    fn a_ticket_for_blocks_that_are_given_on_opens_nothing_else_and_the_other_way_round() {
+        let (signer, [get, relay]) = (Identity::generate(), [Purpose::Get, Purpose::Relay]);
+        for (one, other) in [(get, relay), (relay, get)] {
+            let ticket = Ticket::sign_for(one, &signer, &allowed(), [0; 16]);
+            assert!(Ticket::read_for(one, &ticket).is_ok());
+            assert_eq!(Ticket::read_for(other, &ticket), Err(BadTicket::Signature));
+        }
     }
 
     #[test]

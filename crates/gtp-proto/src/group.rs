@@ -38,6 +38,9 @@ pub struct Group {
     pool: RangeSet,
     /// Units that must not come from a source again: what it sent was bad.
     barred: BTreeMap<FlowId, RangeSet>,
+    /// Of sources that do not have the whole object, the units that they have and that are not
+    /// here.
+    offers: BTreeMap<FlowId, RangeSet>,
 }
 
 /// Work beyond round trip and intervals: covers late wake-ups and the reading ahead at the source.
@@ -50,7 +53,11 @@ pub const TAIL_PATIENCE: Span = Span::from_millis(400);
 impl Group {
     /// A group that wants `units`.
     pub fn new(units: Range<u64>) -> Group {
-        Group { pool: RangeSet::from_iter([units]), barred: BTreeMap::new() }
+        Group {
+            pool: RangeSet::from_iter([units]),
+            barred: BTreeMap::new(),
+            offers: BTreeMap::new(),
+        }
     }
 
     /// The units of `range` are here already, or not wanted.
@@ -96,6 +103,36 @@ impl Group {
         self.barred.get(&source).is_some_and(|bad| bad.contains(unit))
     }
 
+    /// `source` has only these units so far. More may follow; an empty range says that it has none
+    /// yet.
+    pub fn offer(&mut self, source: FlowId, units: Range<u64>) {
+        self.offers.entry(source).or_default().insert(units);
+    }
+
+    /// `source` is gone.
+    pub fn withdraw(&mut self, source: FlowId) {
+        self.offers.remove(&source);
+    }
+
+    /// Nobody need offer these units any more: they are here.
+    pub fn settle(&mut self, units: Range<u64>) {
+        for offered in self.offers.values_mut() {
+            offered.remove(units.clone());
+        }
+    }
+
+    /// Whether `source` offers something that is not here. A source that has the whole object
+    /// always does.
+    pub fn is_offering(&self, source: FlowId) -> bool {
+        self.offers.get(&source).is_none_or(|offered| !offered.is_empty())
+    }
+
+    /// Whether `source` may be asked for `unit` now: it has the unit and is not barred from it.
+    pub fn may_ask(&self, source: FlowId, unit: u64) -> bool {
+        let offers = self.offers.get(&source).is_none_or(|offered| offered.contains(unit));
+        offers && !self.is_barred(source, unit)
+    }
+
     /// Takes the next block for `source`: the lowest one below `limit` that it may be asked for.
     /// `block_end` gives the end of the block that a unit lies in.
     pub fn take(
@@ -104,10 +141,18 @@ impl Group {
         limit: u64,
         block_end: impl Fn(u64) -> u64,
     ) -> Option<Range<u64>> {
-        let barred = self.barred.get(&source);
+        let (barred, offered) = (self.barred.get(&source), self.offers.get(&source));
         let mut at = self.pool.first()?;
         while at < limit {
-            let free = self.pool.within(at..limit).next()?;
+            let mut free = self.pool.within(at..limit).next()?;
+            if let Some(offered) = offered {
+                let ahead = offered.within(free.start..limit).next()?;
+                if ahead.start > free.start {
+                    at = ahead.start;
+                    continue;
+                }
+                free.end = free.end.min(ahead.end);
+            }
             let end = block_end(free.start).min(free.end);
             let hit = barred.and_then(|bad| bad.within(free.start..end).next());
             match hit {

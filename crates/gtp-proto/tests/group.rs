@@ -192,3 +192,52 @@ fn a_source_that_brings_nothing_at_all_is_the_latest() {
     let stuck = Member { received: Rate::ZERO, ..member(9, 1, 1) };
     assert_eq!(Group::overloaded(&[member(1, 0, 1), stuck], PACKET), Some(9));
 }
+
+#[test]
+fn a_source_with_parts_of_the_object_is_asked_for_these_and_for_nothing_else() {
+    let mut group = Group::new(0..8 * BLOCK);
+    group.offer(1, 0..0);
+    assert!(!group.is_offering(1) && group.is_offering(2));
+    assert_eq!(group.take(1, 8 * BLOCK, block_end), None);
+    group.offer(1, 2 * BLOCK..3 * BLOCK);
+    group.offer(1, 5 * BLOCK..7 * BLOCK);
+    assert!(group.may_ask(1, 2 * BLOCK) && !group.may_ask(1, 3 * BLOCK));
+    let mut take =
+        |source| group.take(source, 8 * BLOCK, block_end).map(|units| units.start / BLOCK);
+    assert_eq!(
+        [take(1), take(2), take(1), take(1), take(1)],
+        [Some(2), Some(0), Some(5), Some(6), None]
+    );
+    group.settle(2 * BLOCK..3 * BLOCK);
+    group.refetch(5 * BLOCK..6 * BLOCK, 1);
+    assert!(group.is_offering(1) && !group.may_ask(1, 5 * BLOCK), "it is barred");
+    group.settle(5 * BLOCK..7 * BLOCK);
+    assert!(!group.is_offering(1));
+    group.withdraw(1);
+    assert_eq!(group.take(1, 8 * BLOCK, block_end), Some(BLOCK..2 * BLOCK));
+}
+
+proptest! {
+    #[test]
+    fn what_is_offered_in_pieces_is_taken_whole_block_by_whole_block_and_once(
+        offers in proptest::collection::vec((1..5_u32, 0..40_u64), 0..120),
+    ) {
+        let mut group = Group::new(0..40 * BLOCK);
+        (1..5).for_each(|source| group.offer(source, 0..0));
+        let (mut wanted, mut taken) = (RangeSet::new(), RangeSet::new());
+        for (source, block) in offers {
+            group.offer(source, block * BLOCK..(block + 1) * BLOCK);
+            wanted.insert(block * BLOCK..(block + 1) * BLOCK);
+            if let Some(units) = group.take(1 + block as u32 % 4, 40 * BLOCK, block_end) {
+                prop_assert_eq!(units.end - units.start, BLOCK);
+                prop_assert_eq!(taken.insert(units), BLOCK, "asked of two");
+            }
+        }
+        for source in 1..5 {
+            while let Some(units) = group.take(source, 40 * BLOCK, block_end) {
+                prop_assert_eq!(taken.insert(units), BLOCK, "asked of two");
+            }
+        }
+        prop_assert_eq!(taken, wanted);
+    }
+}

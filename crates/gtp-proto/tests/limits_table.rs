@@ -18,6 +18,8 @@ const CARRIER: &str = "gtp-net/src/engine/carrier.rs";
 const TICKET: &str = "gtp-net/src/ticket.rs";
 const USED_TICKETS: &str = "gtp-net/src/server/used_tickets.rs";
 const FETCHED: &str = "gtp-net/src/messages/fetch.rs";
+const RELAYED: &str = "gtp-net/src/messages/relay.rs";
+const RELAYING: &str = "gtp-net/src/server/relay/take.rs";
 const PROBE: &str = "gtp-net/src/probe/plan.rs";
 const PROBED: &str = "gtp-net/src/server/probed.rs";
 
@@ -60,6 +62,18 @@ const ROWS: &[Row] = &[
         &[(USED_TICKETS, "TICKETS_OF_SIGNER", 1.0), (USED_TICKETS, "TICKETS", 1.0)],
     ),
     ("sources of a fetch for others", &[(FETCHED, "FETCH_SOURCES_MAX", 1.0)]),
+    (
+        "blocks of an object that is relayed; memory for one, and for what each other sink says",
+        &[
+            (RELAYED, "RELAY_BLOCKS_MAX", 1.0),
+            (RELAYING, "BLOCK_MEMORY", 1.0),
+            (RELAYING, "OFFER_MEMORY", 1.0),
+        ],
+    ),
+    (
+        "sinks of an object that is relayed; ranges of blocks in a message",
+        &[(RELAYED, "RELAY_SINKS_MAX", 1.0), (RELAYED, "RELAY_RANGES_MAX", 1.0)],
+    ),
     ("units in a row", &[(CORE, "MAX_UNITS", 1.0)]),
     (
         "unit payload",

@@ -64,6 +64,12 @@ pub trait Disk: Send {
         self.open(path)
     }
 
+    /// Another view of it, which lends nothing, if it is the system's own and gives one more
+    /// descriptor. The default is not.
+    fn another(&self) -> Option<OsDisk> {
+        None
+    }
+
     /// Allows this directory, which is the object's, and those beneath it to be made writable for
     /// the time of the transfer where they are not. The default cannot.
     fn may_lend(&mut self, _dir: &str) {}
@@ -486,6 +492,10 @@ impl Disk for OsDisk {
             Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS) => Ok(Opened::Foreign),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn another(&self) -> Option<OsDisk> {
+        Some(OsDisk::of(self.base.try_clone().ok()?))
     }
 
     fn may_lend(&mut self, dir: &str) {

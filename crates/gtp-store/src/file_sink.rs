@@ -25,6 +25,7 @@ use crate::manifest::{Entry, Kind, Manifest, Mtime, RootKind};
 use crate::name::RelPath;
 use crate::parts::Parts;
 use crate::recheck::Recheck;
+use crate::reread::Reread;
 use crate::row::{BLOCK, blocks_in, content_of};
 use crate::sink::{BlockSink, Fault, Finished, Have, Refused, SinkError, Window, Written};
 use crate::time_step::{COARSEST_S, TimeStep};
@@ -759,5 +760,10 @@ impl<D: Disk> BlockSink for FileSink<D> {
 
     fn take_warning(&mut self) -> Option<String> {
         self.parts.disk.warning()
+    }
+
+    fn rereader(&self) -> Option<Reread> {
+        let (disk, names) = (self.parts.disk.another()?, self.parts.names.clone());
+        Some(Reread::new(disk, names, Arc::clone(self.arrivals.manifest())))
     }
 }

@@ -15,6 +15,7 @@
 
 mod abilities;
 mod arrivals;
+mod block_row;
 mod destination;
 mod dir_names;
 mod directories;
@@ -38,6 +39,7 @@ mod pick;
 mod plain_sinks;
 mod recheck;
 pub mod replica;
+mod reread;
 mod resume;
 mod roots;
 mod row;
@@ -55,6 +57,7 @@ mod usage;
 mod walk;
 
 pub use abilities::is_refused;
+pub use block_row::BlockRow;
 pub use destination::{Destination, UNFINISHED_DIR};
 pub use dir_names::{Claim, Granted, NamesHeld, SharedNames};
 pub use disk::{Disk, Found, FoundKind, Identity, LockedFile, MadeDir, Opened, OsDisk};
@@ -72,6 +75,7 @@ pub use manifest::{
 pub use name::{MAX_COMPONENT, MAX_DEPTH, MAX_PATH, NameError, RelPath, escaped};
 pub use plain_sinks::{DiscardSink, OrderedWriterSink};
 pub use recheck::Recheck;
+pub use reread::Reread;
 pub use row::{BLOCK, MAX_UNITS, Place, Row, RowError, TRAILER};
 pub use shared_blocks::{MAX_READERS, ReadBytes, ReadCount};
 pub use shared_files::{Settling, SharedFiles};

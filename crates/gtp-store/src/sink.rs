@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::hash::Value;
 use crate::name::{PART_SUFFIX, escaped};
+use crate::reread::Reread;
 
 /// Takes the blocks of one object in any order and keeps what verifies.
 ///
@@ -111,6 +112,12 @@ pub trait BlockSink: Send {
     /// One sentence about what the destination was found to be unable to do beside holding data,
     /// once. The default can do everything.
     fn take_warning(&mut self) -> Option<String> {
+        None
+    }
+
+    /// What reads the blocks that this sink has written, now and after its end. The default keeps
+    /// none that can be read.
+    fn rereader(&self) -> Option<Reread> {
         None
     }
 

@@ -65,8 +65,9 @@ pub use transfer::{Stopper, Transfer};
 pub use gtp_alloc::{Bucket, Bytes, Rate, Span, Time};
 pub use gtp_laws::frames;
 pub use gtp_net::client::{
-    BadUrl, DEFAULT_PORT, Detour, Event, Listed, Listing, Outcome, PATIENCE, Progress, SINKS_MOST,
-    SharedPaths, SourceShare, Survey, Udp, Url, Weight, wire_bytes,
+    BadUrl, DEFAULT_PORT, Detour, Event, Listed, Listing, Outcome, PATIENCE, Progress, Relay,
+    RelayReport, Relaying, SINKS_MOST, SharedPaths, SourceShare, Survey, Udp, Url, Weight,
+    wire_bytes,
 };
 pub use gtp_net::engine::{Bond, Sharing, Stands, Way, default_capacity, default_engines};
 pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy, PathUse, WEIGHT_LOW};

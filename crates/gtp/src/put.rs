@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gtp_alloc::Rate;
 use gtp_net::client::{
-    Input, MakeContent, Objects, PourRequest, PutRequest, SharedPaths, Udp, Url,
+    Input, MakeContent, Objects, PourRequest, PutRequest, Relaying, SharedPaths, Udp, Url,
 };
 use gtp_net::flows::Failure;
 use gtp_net::flows::Law;
@@ -50,17 +50,19 @@ impl Put {
     /// Sends the same files and directories to several servers, as [`Put::new`] sends them to one:
     /// a put for each address, in the same order. All are to be started on one host. The files are
     /// listed once, and read once as far as the servers keep pace; a slow one delays no other. What
-    /// was read is told by what comes beside them.
+    /// was read is told by what comes beside them. With [`Relaying::On`] servers that can give what
+    /// they get on to each other, so that each block leaves this host about once.
     ///
     /// # Errors
     /// With more than [`SINKS_MOST`](crate::SINKS_MOST) addresses.
     pub fn to_each(
         paths: impl IntoIterator<Item = impl Into<PathBuf>>,
         urls: impl IntoIterator<Item = Url>,
+        relaying: Relaying,
     ) -> Result<(Vec<Put>, Arc<SharedPaths>), Failure> {
         let urls: Vec<Url> = urls.into_iter().collect();
         let paths = paths.into_iter().map(Into::into).collect();
-        let (shared, shares) = SharedPaths::new(paths, urls.len())?;
+        let (shared, shares) = SharedPaths::new(paths, urls.len(), relaying)?;
         let objects = shares.into_iter().map(Objects::Shared);
         let puts = objects.zip(urls).map(|(objects, url)| Put::of(What::Objects(objects), url));
         Ok((puts.collect(), shared))

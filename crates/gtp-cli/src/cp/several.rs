@@ -124,7 +124,7 @@ pub fn run(args: &CpArgs, from: Vec<PathBuf>, to: Vec<Target>) -> Result<ExitCod
             };
             sinks.push(sink);
         }
-        send(&here, from, sinks, &args.transfer, &mut signals).await
+        send(&here, from, (sinks, gtp::Relaying::Off), &args.transfer, &mut signals).await
     });
     runtime.shutdown_background();
     done

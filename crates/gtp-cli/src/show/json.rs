@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use gtp::{Event, Failure, LimitedBy, Outcome, Progress, Rate, ReadBytes, SourceShare, Stands};
+use gtp::{
+    Event, Failure, LimitedBy, Outcome, Progress, Rate, ReadBytes, RelayReport, SourceShare, Stands,
+};
 use gtp_share::PathView;
 use serde_json::{Value, json};
 
@@ -195,15 +197,29 @@ pub fn ended(exit_code: u8, objects: usize, done: usize) {
 }
 
 /// The end of a command that was to send the same to several places, as the last line.
-pub fn ended_at_sinks(exit_code: u8, (sinks, done): (usize, usize), read: ReadBytes) {
-    line(&json!({
+pub fn ended_at_sinks(
+    exit_code: u8,
+    (sinks, done): (usize, usize),
+    read: ReadBytes,
+    relay: Option<&RelayReport>,
+) {
+    let mut ended = json!({
         "event": "ended",
         "exit_code": exit_code,
         "objects": sinks,
         "done": done,
         "read_bytes": read.all,
         "read_again_bytes": read.again,
-    }));
+    });
+    if let Some(relay) = relay {
+        ended["relay"] = json!({
+            "sent_wire_bytes": relay.sent_wire_bytes,
+            "object_wire_bytes": relay.object_wire_bytes,
+            "relaying": relay.relaying,
+            "best_seconds": relay.best.map(|best| best.as_secs_f64()),
+        });
+    }
+    line(&ended);
 }
 
 /// Writes one line at once, so that a reader of a pipe sees it now.

@@ -6,7 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gtp::{Event, Failure, FailureKind, LimitedBy, Outcome, Progress, Rate, ReadBytes, Stands};
+use gtp::{
+    Event, Failure, FailureKind, LimitedBy, Outcome, Progress, Rate, ReadBytes, RelayReport, Stands,
+};
 
 use super::fit::{Sinks, sinks_line};
 use super::json::{self, Json, Standing};
@@ -157,8 +159,9 @@ impl Several {
         self.sinks.iter().map(end).collect()
     }
 
-    /// All are over, with this exit code; so much was read from the source's files.
-    pub fn ended(&mut self, exit_code: u8, read: ReadBytes) {
+    /// All are over, with this exit code; so much was read from the source's files, and so it was
+    /// relayed.
+    pub fn ended(&mut self, exit_code: u8, read: ReadBytes, relay: Option<&RelayReport>) {
         let Sinks { all, done, failed, .. } = self.stand();
         let is_watched = match &mut self.people {
             People::Bars(bars) => {
@@ -175,12 +178,13 @@ impl Several {
                 text += &format!(", {} of it again", words::say_bytes(read.again));
             }
             output::aside(text);
+            relay.map(relay_words).into_iter().for_each(output::aside);
         }
         if let Some(Err(failure)) = self.trace.as_mut().map(Trace::flush) {
             output::lose(failure);
         }
         if self.is_json {
-            json::ended_at_sinks(exit_code, (all, done), read);
+            json::ended_at_sinks(exit_code, (all, done), read, relay);
         }
     }
 
@@ -218,6 +222,22 @@ impl Sink {
         };
         format!("{}  {words}{by}{there}", self.url)
     }
+}
+
+/// How much of the object left the source, and the least time that it could have taken.
+fn relay_words(relay: &RelayReport) -> String {
+    let times = relay.sent_wire_bytes as f64 / relay.object_wire_bytes.max(1) as f64;
+    let sent = words::say_bytes(relay.sent_wire_bytes);
+    let mut text =
+        format!("relayed: {sent} of packets sent from here, {times:.2} times the object");
+    text += &match relay.best {
+        Some(best) => format!(
+            "; no less than {} is possible with what the hosts say they can send and receive",
+            words::say_seconds(best.as_secs_f64())
+        ),
+        None => "; the hosts do not say what they can send and receive".to_owned(),
+    };
+    text
 }
 
 fn done_words(outcome: &Outcome) -> String {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gtp::{Failure, FailureKind, Put, Url};
+use gtp::{Failure, FailureKind, Law, Put, Relaying, Url};
 
 use super::several::{Sink, send};
 use super::transfer::{Ends, Options, control, watch};
@@ -22,8 +22,12 @@ pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     let common = &args.transfer;
     let paths = local_sources(paths)?;
     let Ok([url]) = <[Url; 1]>::try_from(urls.clone()) else {
-        return run_several(paths, urls, common);
+        let relaying = if args.relay { Relaying::On } else { Relaying::Off };
+        return run_several(paths, urls, common, relaying);
     };
+    if args.relay {
+        return Err(usage("--relay needs several addresses: one has nobody to give to".into()));
+    }
     if is_input(&paths) {
         check_input(common)?;
     }
@@ -46,15 +50,18 @@ fn run_several(
     paths: Vec<PathBuf>,
     urls: Vec<Url>,
     common: &TransferArgs,
+    relaying: Relaying,
 ) -> Result<ExitCode, Failure> {
     refuse_input(&paths)?;
-    control(common)?;
+    if control(common)? != Law::Grant && relaying == Relaying::On {
+        return Err(usage("--relay needs --control grant".into()));
+    }
     let runtime = super::runtime()?;
     let done = runtime.block_on(async {
         let host = super::start_client(super::host(&common.host))?;
         let mut signals = Signals::take().map_err(super::other)?;
         let sinks = urls.into_iter().map(Sink::at).collect();
-        send(&host, paths, sinks, common, &mut signals).await
+        send(&host, paths, (sinks, relaying), common, &mut signals).await
     });
     // A walk through a large tree must not keep the process.
     runtime.shutdown_background();

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gtp::{
-    Event, Failure, FailureKind, Fingerprint, Host, Outcome, Progress, Put, SharedPaths, Stopper,
-    Transfer, Url,
+    Event, Failure, FailureKind, Fingerprint, Host, Outcome, Progress, Put, Relaying, SharedPaths,
+    Stopper, Transfer, Url,
 };
 use tokio::sync::mpsc;
 
@@ -61,21 +61,24 @@ const NEWS_MOST: usize = 256;
 pub async fn send(
     host: &Host,
     paths: Vec<PathBuf>,
-    sinks: Vec<Sink>,
+    (sinks, relaying): (Vec<Sink>, Relaying),
     args: &TransferArgs,
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
     let mut shower = Several::new(args, sinks.iter().map(|sink| sink.shown.clone()).collect())?;
     let (tell, told) = mpsc::channel(NEWS_MOST);
-    let (stoppers, shared) = start(host, paths, sinks, args, &tell)?;
+    let (stoppers, shared) = start(host, paths, (sinks, relaying), args, &tell)?;
     drop(tell);
     watch(host, told, (&stoppers, signals), args, &mut shower).await;
     let mut ends = Ends::default();
-    for ended in shower.ends() {
+    let all = shower.ends();
+    let done: Vec<bool> = all.iter().map(Result::is_ok).collect();
+    for ended in all {
         ends.note(ended);
     }
     let code = ends.exit_code();
-    shower.ended(code, shared.read_bytes());
+    let relay = shared.relay().map(|relay| relay.report(host.capacities()[0], &done));
+    shower.ended(code, shared.read_bytes(), relay.as_ref());
     Ok(if code == 0 { super::done() } else { ExitCode::from(code) })
 }
 
@@ -83,7 +86,7 @@ pub async fn send(
 fn start(
     host: &Host,
     paths: Vec<PathBuf>,
-    sinks: Vec<Sink>,
+    (sinks, relaying): (Vec<Sink>, Relaying),
     args: &TransferArgs,
     tell: &mpsc::Sender<(usize, Told)>,
 ) -> Result<(Vec<Stopper>, std::sync::Arc<SharedPaths>), Failure> {
@@ -98,7 +101,7 @@ fn start(
         }
     }
     let urls = there.iter().map(|(_, to)| to.url.clone());
-    let (puts, shared) = Put::to_each(paths, urls)?;
+    let (puts, shared) = Put::to_each(paths, urls, relaying)?;
     let described = puts.into_iter().zip(&there).map(|(put, (_, to))| {
         let trusting = match to.key {
             Some(key) => put.fingerprint(key),

@@ -319,6 +319,7 @@ pub(super) async fn open(
         interval_us: None,
         path: None,
         ticket: None,
+        relay: None,
     };
     let opened = channel.open(open).await?;
     Ok((channel, opened))

@@ -121,7 +121,8 @@ pub(crate) async fn ask_at_once(
     let unit_payload_max = units.longest(peer);
     let ticket = ticket(terms, url)?;
     let asked = open_message(endpoint, verb, terms, client_session);
-    let open = Open { unit_payload_max, ticket, ..asked };
+    let relay = terms.relaying.asked(&asked.verb);
+    let open = Open { unit_payload_max, ticket, relay, ..asked };
     let opened = channel.open_and_ask(open, question, terms.patience, heard).await?;
     let suite = Suite::from_code(opened.suite)
         .ok_or_else(|| Failure::new(FailureKind::Other, "the server chose an unknown cipher"))?;
@@ -182,6 +183,7 @@ pub(super) fn open_message(
         interval_us: interval,
         path: terms.path.code(),
         ticket: None, // Nor which address it is for.
+        relay: None,
     }
 }
 

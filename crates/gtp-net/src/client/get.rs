@@ -550,7 +550,7 @@ impl Gather {
             TransferEvent::AllBlocks => self.all_blocks()?,
             TransferEvent::Fault(error) => return Err(self.sink_failure(error)),
             TransferEvent::Warning(text) => self.monitor.tell(Event::Warning(text)),
-            TransferEvent::Stalled => {}
+            TransferEvent::Stalled | TransferEvent::BlockHere { .. } => {}
             TransferEvent::Complete(finished) => return Ok(Some(finished)),
             TransferEvent::Suspended => {
                 return Err(Failure::new(FailureKind::Other, "the transfer was suspended"));

@@ -42,7 +42,8 @@ pub use place::{Directories, MakeSink, Naming, Place};
 pub use pour::{Input, PourRequest, pour};
 pub use progress::{Event, Outcome, Progress, SourceShare};
 pub use put::{
-    Content, MakeContent, MakeSource, Objects, PutRequest, SINKS_MOST, Share, SharedPaths, put,
+    Content, MakeContent, MakeSource, Objects, PutRequest, Relay, RelayReport, SINKS_MOST, Share,
+    SharedPaths, put,
 };
 pub use tree::{
     Carried, OwnTree, Pieces, Purpose, SENT_AT_ONCE, SMALL_TOGETHER_MAX, SmallAsked, SmallContents,
@@ -62,7 +63,7 @@ use crate::control::reach::{dial, resolve};
 use crate::engine::{Allowance, Host, Law, SocketId, Way};
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Identity;
-use crate::messages::Page;
+use crate::messages::{Page, Verb};
 use crate::server::{Reach, budget, listing_bytes};
 use crate::trust::{HostAddress, HostTrust};
 
@@ -289,6 +290,25 @@ pub struct Terms {
     pub behalf: Behalf,
     /// What listings may take.
     pub listings: ListingRoom,
+    /// Whether sinks are asked to give on what they get.
+    pub relaying: Relaying,
+}
+
+/// Whether the sinks of an object give its blocks on to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Relaying {
+    /// Each gets all of it from the source.
+    #[default]
+    Off,
+    /// Those that can.
+    On,
+}
+
+impl Relaying {
+    /// What is said of it in the opening of a session.
+    fn asked(self, verb: &Verb) -> Option<bool> {
+        (self == Relaying::On && matches!(verb, Verb::Put { .. })).then_some(true)
+    }
 }
 
 /// Memory for the listings of a transfer's sources: a server bounds it for each client.
@@ -365,6 +385,7 @@ impl Terms {
             tickets: None,
             behalf: Behalf::default(),
             listings: ListingRoom::default(),
+            relaying: Relaying::Off,
         }
     }
 }
@@ -437,7 +458,7 @@ const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
 
 /// The pause before attempt number `tries`, counted from 0.
-fn back_off(tries: u32) -> Duration {
+pub(crate) fn back_off(tries: u32) -> Duration {
     (RETRY_FIRST * 2u32.saturating_pow(tries.min(8))).min(RETRY_LONGEST)
 }
 

@@ -281,7 +281,8 @@ impl Gauge {
     }
 }
 
-fn number() -> TicketNumber {
+/// A number that nobody can guess.
+pub(super) fn number() -> TicketNumber {
     let halves = u128::from(gtp_sys::entropy::u64()) << 64 | u128::from(gtp_sys::entropy::u64());
     halves.to_be_bytes()
 }

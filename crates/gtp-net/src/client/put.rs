@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::Revision;
 use gtp_store::{BlockSource, Manifest, RelPath, RootKind, Value};
 use gtp_sys::Clock;
@@ -22,8 +22,8 @@ use super::placement::End;
 use super::progress::{Event, Outcome, Progress, SourceShare};
 use super::silence::{Asked, Inquiry, Silences, Verdict, speaks_against_udp};
 use super::{
-    Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
-    without_datagrams,
+    Endpoint, LOOK_SPAN, Monitor, Relaying, Terms, Url, back_off, no_path_words, stop_words,
+    stopped, without_datagrams,
 };
 use crate::control::{ANSWER_SPAN, ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen, Way};
@@ -32,13 +32,18 @@ use crate::flows::{
     to_messages, unnamed_file,
 };
 use crate::messages::{
-    Arrivals, BlockValues, Done, Message, ROOTS_PER_PAGE, Ready, Reason, Roots, Verb,
+    Arrivals, BlockValues, Done, Message, ROOTS_PER_PAGE, Ready, Reason, RelayHave, Relays, Roots,
+    Verb,
 };
 use parcel::{Aim, Parcel, pack};
 pub use parcel::{Content, MakeContent, MakeSource, Objects};
+use relay::Seated;
+pub use relay::{Relay, RelayReport};
 pub use shared::{SINKS_MOST, Share, SharedPaths};
 
+mod board;
 mod parcel;
+mod relay;
 mod shared;
 
 /// What to send and where to.
@@ -64,12 +69,19 @@ pub async fn put(
 ) -> Result<Outcome, Failure> {
     let clock = endpoint.host().clock();
     let began = clock.now();
-    let PutRequest { mut objects, url, terms } = request;
+    let PutRequest { mut objects, url, mut terms } = request;
+    let relay = match &objects {
+        Objects::Shared(share) => share.relay(),
+        Objects::Paths(_) | Objects::Made(..) | Objects::Content(_) => None,
+    };
+    terms.relaying = if relay.is_some() { Relaying::On } else { Relaying::Off };
     let share = SourceShare::new(url.to_string());
     let mut attempt = Attempt {
         endpoint,
         url,
         terms,
+        relay,
+        is_plain: false,
         monitor,
         progress: Progress { sources: vec![share], ..Progress::default() },
         clock,
@@ -121,6 +133,10 @@ struct Attempt {
     endpoint: Arc<Endpoint>,
     url: Url,
     terms: Terms,
+    /// Where the sinks relay: what brings them together, and the number of this one.
+    relay: Option<(Arc<Relay>, usize)>,
+    /// The user knows that this sink does not.
+    is_plain: bool,
     monitor: Monitor,
     progress: Progress,
     clock: Clock,
@@ -168,6 +184,8 @@ struct Sending {
     index: FileIndex,
     answers: RootAnswers,
     inquiry: Inquiry,
+    /// Where this sink relays.
+    seated: Option<Seated>,
 }
 
 /// What an event of the data session means.
@@ -222,11 +240,19 @@ impl Attempt {
         self.tell_way(last.way);
         self.sent_before += last.wire_bytes;
         self.proved_before += last.proved_bytes;
+        if let Some((relay, place)) = &self.relay {
+            relay.note_sent(*place, self.sent_before);
+        }
         sending.source.close();
         if verdict.is_err() && sending.channel.send(&Message::Cancel).await.is_err() {
             return verdict;
         }
         match verdict {
+            // It gives on what it has.
+            Ok(_) if sending.seated.is_some() => {
+                let Sending { channel, seated, .. } = sending;
+                drop(tokio::spawn(linger(channel, seated, self.clock)));
+            }
             // Nothing more is to be heard, so nobody waits for the polite end.
             Ok(_) => drop(tokio::spawn(sending.channel.close())),
             Err(_) => sending.channel.close().await,
@@ -238,7 +264,11 @@ impl Attempt {
     async fn open(&mut self, objects: &mut Objects) -> Result<Sending, Failure> {
         let verb = Verb::Put { path: self.url.path().to_vec() };
         let channel = reach(&self.endpoint, &self.url, &self.terms).await?;
-        let terms = (&self.terms, Units::AsThePath);
+        let units = match self.relay {
+            Some(_) => Units::Ordinary,
+            None => Units::AsThePath,
+        };
+        let terms = (&self.terms, units);
         let Granted { mut channel, opened, session, data_port } =
             ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
         (self.peer, self.revision) = (Some(session.peer), session.revision);
@@ -249,19 +279,40 @@ impl Attempt {
         // What is there when the command begins decides, and what attempts leave there does not.
         let there = *self.there.get_or_insert(opened.object.map(root_kind));
         let aim = Aim { end, there };
+        let mut seated = self.seat(&channel, opened.relays);
         let asked = self.clock.now();
-        let prepared = self.prepare(&mut channel, objects, aim).await;
+        let prepared = self.prepare(&mut channel, objects, aim, &mut seated).await;
         self.excused += self.clock.now().since(asked);
         let source = prepared?;
         let manifest = Arc::clone(source.manifest());
         let source = self.endpoint.host().open_source(SourceOpen { session, source });
         let (index, answers) = (FileIndex::of(&manifest), RootAnswers::default());
         let inquiry = Inquiry::default();
-        let mut sending = Sending { channel, data_port, source, index, answers, inquiry };
+        let mut sending = Sending { channel, data_port, source, index, answers, inquiry, seated };
         if self.endpoint.is_carried(self.url.host(), self.terms.udp) {
             self.carry(&mut sending).await?;
         }
         Ok(sending)
+    }
+
+    /// A place for a sink among those that relay. One that does not is sent all, which is said.
+    fn seat(&mut self, channel: &ControlChannel, relays: Option<Relays>) -> Option<Seated> {
+        let (relay, place) = self.relay.clone()?;
+        let Some(relays) = relays else {
+            self.tell_plain("its server does not relay (serve --third-party)");
+            return None;
+        };
+        Some(relay.seat(place, &self.endpoint, (&self.url, channel.peer()), relays))
+    }
+
+    fn tell_plain(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_plain, true) {
+            self.warn(&format!("{why}; it is sent all from here"));
+        }
+    }
+
+    fn warn(&self, text: &str) {
+        self.monitor.tell(Event::Warning(format!("{}: {text}", self.url)));
     }
 
     /// Has the control connection carry a session's datagrams, if it may.
@@ -294,6 +345,7 @@ impl Attempt {
         channel: &mut ControlChannel,
         objects: &mut Objects,
         aim: Aim,
+        seated: &mut Option<Seated>,
     ) -> Result<Box<dyn BlockSource>, Failure> {
         let taken = std::mem::replace(objects, Objects::Paths(Vec::new()));
         let mut packing = tokio::task::spawn_blocking(move || {
@@ -310,6 +362,15 @@ impl Attempt {
         if self.revision >= Revision::Fifth {
             channel.send_all(block_values(&values)).await?;
         }
+        if let Some(seat) = seated {
+            match seat.join(&manifest) {
+                Some(join) => channel.send(&join).await?,
+                None => {
+                    *seated = None;
+                    self.tell_plain("the object is too long to be relayed, or has changed");
+                }
+            }
+        }
         send_manifest(channel, &manifest).await?;
         let most = ANSWER_SPAN + hashing_span(manifest.content_bytes());
         let ready = tokio::time::timeout(most, await_ready(channel))
@@ -317,7 +378,13 @@ impl Attempt {
             .map_err(|_| ControlError::TimedOut("the server to prepare the place"))??;
         self.take_ready(ready);
         self.mark("the server is ready");
-        Ok(source)
+        Ok(match seated {
+            Some(seated) => {
+                seated.ready(self.clock.now());
+                seated.tap(source)
+            }
+            None => source,
+        })
     }
 
     /// What the server has before this attempt. What it had before the first does not count as
@@ -360,7 +427,7 @@ impl Attempt {
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         let mut parting: Option<Parting> = None;
         loop {
-            let Sending { channel, source, index, answers, inquiry, .. } = sending;
+            let Sending { channel, source, index, answers, inquiry, seated, .. } = sending;
             answers.begin(source, index);
             tokio::select! {
                 message = channel.recv(), if answers.has_room() => match message? {
@@ -377,6 +444,7 @@ impl Attempt {
                         self.hear_arrivals(sending, seen.arrivals).await?;
                     }
                     Message::Unheard => source.unheard(),
+                    Message::RelayHave(have) if seated.is_some() => self.hear_have(seated, &have),
                     Message::Cancel => return Err(ControlError::Closed.into()),
                     other => {
                         let text = format!("message {}", other.name());
@@ -413,10 +481,25 @@ impl Attempt {
                         self.moved_at = self.clock.now();
                         self.excused = Span::ZERO;
                     }
-                    self.look(source)?;
+                    self.look(source, seated.as_mut())?;
+                    if let Some(seated) = seated {
+                        let now = self.clock.now();
+                        let due = seated.due(now, source.progress().rate);
+                        channel.send_all(due.into_iter()).await?;
+                        seated.remarks(now).into_iter().for_each(|text| self.warn(&text));
+                    }
                 }
                 _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
             }
+        }
+    }
+
+    /// The sink says what it has. What it gets from others is progress as well.
+    fn hear_have(&mut self, seated: &Option<Seated>, have: &RelayHave) {
+        let now = self.clock.now();
+        if seated.as_ref().is_some_and(|seated| seated.hear(now, have)) {
+            self.moved_at = now;
+            self.excused = Span::ZERO;
         }
     }
 
@@ -505,7 +588,7 @@ impl Attempt {
         Err(failure)
     }
 
-    fn look(&mut self, source: &SourceHandle) -> Result<(), Failure> {
+    fn look(&mut self, source: &SourceHandle, seated: Option<&mut Seated>) -> Result<(), Failure> {
         let numbers = source.progress();
         let wire_bytes = self.sent_before + numbers.wire_bytes;
         let proved = self.proved_before + numbers.proved_bytes;
@@ -518,12 +601,22 @@ impl Attempt {
         }
         share.wire_bytes = wire_bytes;
         // What came twice counts twice there.
-        let there = self.there_now.saturating_add(numbers.proved_bytes).min(self.progress.total);
+        let there = match &seated {
+            Some(seated) => seated.there(),
+            None => self.there_now.saturating_add(numbers.proved_bytes),
+        };
+        let there = there.min(self.progress.total);
+        if let Some((relay, place)) = &self.relay {
+            relay.note_sent(*place, wire_bytes);
+        }
         self.progress.bytes = self.progress.bytes.max(there);
         share.bytes = self.progress.bytes.saturating_sub(self.progress.resumed_bytes);
         share.rate = numbers.rate;
         share.granted = numbers.granted;
         share.limited_by = numbers.limited_by;
+        if let Some(seated) = seated {
+            (share.rate, share.limited_by) = seated.pace(now, numbers.limited_by);
+        }
         share.path = numbers.path;
         share.loss_ratio = numbers.loss_ratio;
         share.rtt = numbers.rtt;
@@ -657,6 +750,34 @@ async fn await_ready(channel: &mut ControlChannel) -> Result<Ready, Failure> {
                 }
             },
             _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
+        }
+    }
+}
+
+/// Holds a sink that has everything, so that the others can read from it, for as long as this
+/// process lives or the sink wants.
+async fn linger(mut channel: ControlChannel, seated: Option<Seated>, clock: Clock) {
+    let Some(mut seated) = seated else { return };
+    let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+    let mut look = tokio::time::interval(LOOK_SPAN);
+    loop {
+        let said = tokio::select! {
+            message = channel.recv() => match message {
+                Ok(Message::RelayHave(have)) => {
+                    seated.hear(clock.now(), &have);
+                    Ok(())
+                }
+                Ok(_) => Err(ControlError::Closed),
+                Err(error) => Err(error),
+            },
+            _ = look.tick() => {
+                let due = seated.due(clock.now(), Rate::ZERO);
+                channel.send_all(due.into_iter()).await
+            }
+            _ = keepalive.tick() => channel.send(&Message::Keepalive).await,
+        };
+        if said.is_err() || seated.is_over() {
+            return channel.close().await;
         }
     }
 }

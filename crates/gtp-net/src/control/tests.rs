@@ -33,6 +33,7 @@ fn an_open() -> Open {
         interval_us: None,
         path: None,
         ticket: None,
+        relay: None,
     }
 }
 
@@ -51,6 +52,7 @@ fn an_opened() -> Opened {
         path: None,
         law: None,
         by_ticket: None,
+        relays: None,
         time_s: None,
     }
 }

@@ -197,6 +197,15 @@ pub enum RootPolicy {
     AskFirst,
 }
 
+/// What a session brings that is asked only for the blocks that it offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Brings {
+    /// The object's own source: what it sends is the object.
+    Own,
+    /// A host that has received blocks: each must have the value that the source has said.
+    Others,
+}
+
 /// An object to receive, over one or several sessions.
 pub struct TransferOpen {
     /// Where it goes.
@@ -274,6 +283,12 @@ pub enum TransferEvent {
         file: u32,
         /// What the destination has against it; `None` if no source can give it.
         why: Option<SinkError>,
+    },
+    /// A block is here and good. Said only where a session has parts of the object
+    /// ([`super::TransferHandle::add_part_session`]).
+    BlockHere {
+        /// Its number among all blocks of the object ([`gtp_store::BlockRow`]).
+        number: u64,
     },
     /// The blocks of a file are each good and together not the file that was expected. They are
     /// dropped. The handle either begins the file anew ([`super::TransferHandle::begin_anew`]) or

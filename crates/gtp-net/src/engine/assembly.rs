@@ -100,6 +100,11 @@ impl Assembly {
         block.present[(index / 64) as usize] & (1 << (index % 64)) != 0
     }
 
+    /// Whether the block of `unit` is open.
+    pub fn is_open(&self, unit: u64) -> bool {
+        self.find(unit).is_ok()
+    }
+
     /// Opens the block of `unit` if it is not.
     pub fn open(&mut self, row: &Row, unit: u64) {
         let Err(at) = self.find(unit) else { return };

@@ -108,7 +108,8 @@ impl Transfer {
             Got::NoMemory => self.writing.is_empty(),
         };
         let at_hand = || table.sink(flow).is_some_and(|sink| sink.is_at_hand(now));
-        self.starved |= others_hold_all && member.outstanding == 0 && at_hand();
+        let offers = || self.plan.as_ref().is_some_and(|plan| plan.group.is_offering(flow));
+        self.starved |= others_hold_all && member.outstanding == 0 && at_hand() && offers();
         got
     }
 
@@ -120,7 +121,7 @@ impl Transfer {
                 live(&self.flows, table)
                     .filter_map(|flow| table.sink(flow))
                     .filter(|sink| sink.state == State::Live)
-                    .filter(|sink| !plan.group.is_barred(sink.flow, first))
+                    .filter(|sink| plan.group.may_ask(sink.flow, first))
             };
             // Whoever brings nothing would keep the block for long, and so would one whose work
             // others had to take over.
@@ -154,10 +155,13 @@ impl Transfer {
             let block_end = |unit| row.block_of(unit).map_or(unit + 1, |units| units.end);
             let Some(range) = plan.group.take(flow, limit, block_end) else { return got };
             let held = plan.assembly.len() + writing;
-            // Blocks behind the front were begun before, and waiting for them frees memory.
+            // Blocks behind the front were begun before, and waiting for them frees memory; but
+            // what sessions offer that have parts of the object may begin anywhere.
             let bytes = waiting + plan.assembly.bytes();
             let full = held >= most || self.backlog.is_full(now, waiting, bytes);
-            if range.start >= plan.front && full {
+            let is_new = range.start >= plan.front
+                || self.relayed.is_some() && !plan.assembly.is_open(range.start);
+            if is_new && full {
                 plan.group.give_back(&only(range));
                 self.note_memory_limit(now, held);
                 return if got == Got::Work { got } else { Got::NoMemory };
@@ -273,12 +277,13 @@ impl Transfer {
 
     /// A block that every source there is has spoilt cannot be had, unless another comes soon.
     fn check_spoilt(&mut self, now: Time, table: &mut Table) {
-        let Some(plan) = &self.plan else { return };
+        // Where sessions have parts of the object, another may come to have it at any time.
+        let Some(plan) = self.plan.as_ref().filter(|_| self.relayed.is_none()) else { return };
         let left: Vec<FlowId> = live(&self.flows, table).collect();
         // Whoever brought what is at the writer may be gone.
         let refused = |first| {
             !self.writing.contains_key(&first)
-                && left.iter().all(|&flow| plan.group.is_barred(flow, first))
+                && left.iter().all(|&flow| !plan.group.may_ask(flow, first))
         };
         let lost = plan.suspects.spoilt().find(|&(first, _)| refused(first));
         let Some((first, flow)) = lost.filter(|_| !left.is_empty()) else {

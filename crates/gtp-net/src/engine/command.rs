@@ -24,6 +24,7 @@ use super::keeper::DaemonNews;
 use super::mates::Stray;
 use super::reader::{Loaded, ReadJobs};
 use super::stream::StreamNotice;
+use super::transfer::RelayNotice;
 use super::writer::{self, Written};
 use crate::messages::Arrivals;
 
@@ -38,6 +39,8 @@ pub(super) enum Notice {
     OpenTransfer(Box<NewTransfer>),
     AddSession(TransferId, FlowId, Box<SessionOpen>),
     RemoveSession(TransferId, FlowId),
+    /// Something of sessions that have parts of the object.
+    Relay(TransferId, RelayNotice),
     FinishFiles(TransferId, Vec<(u32, Option<Value>)>),
     /// A file whose root was wrong is to come anew.
     BeginAnew(TransferId, u32),

@@ -148,6 +148,12 @@ impl Driver {
                     self.in_.agent.wake(now);
                 }
             }
+            Notice::Relay(id, notice) => {
+                if let Some(transfer) = self.transfers.get_mut(&id) {
+                    transfer.handle_relay(notice);
+                    self.in_.agent.wake(now);
+                }
+            }
             Notice::FinishFiles(id, expected) => {
                 if let Some(transfer) = self.transfers.get_mut(&id) {
                     transfer.finish_files(expected);

@@ -26,8 +26,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::api::{
-    Allowances, Drops, HostConfig, SessionOpen, SocketId, SourceEvent, SourceOpen, SourceProgress,
-    TransferEvent, TransferOpen, TransferProgress,
+    Allowances, Brings, Drops, HostConfig, SessionOpen, SocketId, SourceEvent, SourceOpen,
+    SourceProgress, TransferEvent, TransferOpen, TransferProgress,
 };
 use super::calls::{Calls, Counters};
 use super::carrier::Carrier;
@@ -39,6 +39,7 @@ use super::mates::{Place, session_of};
 use super::reader::{self, Loaded, ReadJob, ReadJobs};
 use super::run::{self, Outfit};
 use super::standing::{Shown, Stands};
+use super::transfer::RelayNotice;
 use super::turns::Party;
 use super::writer;
 use crate::messages::Arrivals;
@@ -533,6 +534,25 @@ impl TransferHandle {
         let flow = self.host.name();
         self.send(Notice::AddSession(self.transfer, flow, Box::new(open)));
         flow
+    }
+
+    /// Adds a session that brings only the blocks that [`TransferHandle::offer`] names.
+    pub fn add_part_session(&self, open: SessionOpen, brings: Brings) -> FlowId {
+        let flow = self.host.name();
+        self.send(Notice::Relay(self.transfer, RelayNotice::Limit(flow, brings)));
+        self.send(Notice::AddSession(self.transfer, flow, Box::new(open)));
+        flow
+    }
+
+    /// A session has these blocks, counted through the object ([`gtp_store::BlockRow`]), beside
+    /// those that were named before.
+    pub fn offer(&self, flow: FlowId, blocks: Vec<Range<u64>>) {
+        self.send(Notice::Relay(self.transfer, RelayNotice::Offer(flow, blocks)));
+    }
+
+    /// The values of blocks from this number on, as the object's own source has said them.
+    pub fn must_have(&self, first: u64, values: Vec<Value>) {
+        self.send(Notice::Relay(self.transfer, RelayNotice::Values(first, values)));
     }
 
     /// What has come of a session's datagrams, as [`SourceHandle::arrivals`].

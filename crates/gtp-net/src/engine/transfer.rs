@@ -6,6 +6,7 @@
 
 mod outcomes;
 mod plan;
+mod relayed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,6 +27,8 @@ use super::table::Table;
 use super::writer::{WriteJob, WriteJobs, Written};
 pub(super) use outcomes::InWriting;
 pub(super) use plan::Plan;
+pub(super) use relayed::RelayNotice;
+use relayed::Relayed;
 
 /// One object on its way.
 pub(super) struct Transfer {
@@ -68,6 +71,8 @@ pub(super) struct Transfer {
     pub(super) starved: bool,
     /// Since when every source there is has spoilt some block that is wanted.
     pub(super) hopeless_since: Option<Time>,
+    /// Where sessions have only parts of the object.
+    pub(super) relayed: Option<Box<Relayed>>,
     pub phase: Phase,
     pub(super) outbox: Vec<TransferEvent>,
     events: UnboundedSender<TransferEvent>,
@@ -148,6 +153,7 @@ impl Transfer {
             stalled: false,
             starved: false,
             hopeless_since: None,
+            relayed: None,
             phase: Phase::Moving,
             outbox: Vec::new(),
             events,
@@ -246,6 +252,7 @@ impl Transfer {
                     for &file in &self.given_up {
                         plan.drop_file(&self.manifest, file);
                     }
+                    self.relayed.iter().for_each(|relayed| relayed.instruct(&mut plan));
                     self.plan = Some(plan);
                 }
                 Err(error) => {
@@ -329,7 +336,10 @@ impl Transfer {
     }
 
     fn write(&mut self, whole: Whole) {
-        let Whole { units, file, block, bytes, brought } = whole;
+        let Whole { units, file, block, mut bytes, brought } = whole;
+        if let Some(relayed) = &self.relayed {
+            relayed.vouch((file, block), &brought, &mut bytes);
+        }
         let first_unit = units.start;
         let length = Bytes(bytes.len() as u64);
         self.writing.insert(first_unit, InWriting { units, file, block, length, brought });
@@ -446,6 +456,7 @@ impl Transfer {
     /// A session is gone for good.
     pub fn forget(&mut self, flow: FlowId, mut last: FlowProgress) {
         last.alive = false;
+        self.withdraw(flow);
         if let Some(record) = self.flows.iter_mut().find(|record| record.flow == flow) {
             record.past = Some(last);
         }

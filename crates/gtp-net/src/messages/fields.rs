@@ -71,6 +71,17 @@ pub enum Verb {
         #[cbor(n(0), with = "minicbor::bytes")]
         path: Vec<u8>,
     },
+    /// Blocks of the object that somebody sends to `path` now are to be given on to the client,
+    /// which gets the same object.
+    #[n(6)]
+    Relay {
+        /// Path below the served directory.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        path: Vec<u8>,
+        /// Which object of the sender's; see [`super::RelayJoin`].
+        #[cbor(n(1), with = "minicbor::bytes")]
+        transfer: super::RelayId,
+    },
 }
 
 /// What becomes of what is lost of a stream of frames. A frame arrives whole or not at all.
@@ -93,6 +104,7 @@ impl Verb {
             | Verb::Put { path }
             | Verb::List { path }
             | Verb::Fetch { path }
+            | Verb::Relay { path, transfer: _ }
             | Verb::Tree { path, changes: _ } => path,
             Verb::Stream { service, .. } => service,
         }
@@ -107,6 +119,7 @@ impl Verb {
             | Verb::Put { .. }
             | Verb::List { .. }
             | Verb::Fetch { .. }
+            | Verb::Relay { .. }
             | Verb::Tree { .. } => None,
         }
     }
@@ -124,6 +137,7 @@ impl Verb {
             | Verb::Put { .. }
             | Verb::List { .. }
             | Verb::Fetch { .. }
+            | Verb::Relay { .. }
             | Verb::Tree { .. } => None,
         }
     }
@@ -134,6 +148,7 @@ impl Verb {
             | Verb::Put { path }
             | Verb::List { path }
             | Verb::Fetch { path }
+            | Verb::Relay { path, transfer: _ }
             | Verb::Tree { path, changes: _ } => {
                 within(path.len(), 0..=PATH_MAX, "length of the path")
             }

@@ -14,6 +14,7 @@ mod fetch;
 mod fields;
 mod limits;
 mod packed;
+mod relay;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -30,6 +31,10 @@ pub use fields::{
 };
 pub use limits::*;
 pub use packed::Packed;
+pub use relay::{
+    BlockRanges, RELAY_BLOCKS_MAX, RELAY_RANGES_MAX, RELAY_SINKS_MAX, RelayGive, RelayHave,
+    RelayId, RelayJoin, RelayPeer, RelayValues, Relays,
+};
 pub use tree::{
     AlikeList, BlockValues, BlocksWanted, Contents, ContentsWanted, DeedFault, Deeds, DeedsDone,
     Lack, Lacks, Moment, NodeKind, OwnPieces, SmallContent, SmallFile, TreeAlike, TreeDeed,
@@ -76,6 +81,9 @@ pub struct Open {
     /// What somebody who may read the object has signed for the client; see [`crate::ticket`].
     #[cbor(n(9), with = "minicbor::bytes")]
     pub ticket: Option<Vec<u8>>,
+    /// Of a put, whether the server is asked to give on what it gets ([`RelayJoin`]).
+    #[n(10)]
+    pub relay: Option<bool>,
 }
 
 /// Server to client: the session exists. For `get` manifest pages follow; for `put` the client
@@ -130,6 +138,10 @@ pub struct Opened {
     /// people who find out why times do not fit.
     #[n(13)]
     pub time_s: Option<u64>,
+    /// The server gives on what it gets, as the client has asked for. Absent is no, as servers say
+    /// that know no relays.
+    #[n(14)]
+    pub relays: Option<Relays>,
 }
 
 /// Server to client: no session, and why.
@@ -366,6 +378,16 @@ pub enum Message {
     FetchSeen(FetchSeen),
     /// See [`Fetched`].
     Fetched(Fetched),
+    /// See [`RelayJoin`].
+    RelayJoin(RelayJoin),
+    /// See [`RelayPeer`].
+    RelayPeer(RelayPeer),
+    /// See [`RelayGive`].
+    RelayGive(RelayGive),
+    /// See [`RelayValues`].
+    RelayValues(RelayValues),
+    /// See [`RelayHave`].
+    RelayHave(RelayHave),
 }
 
 /// Bytes from the peer that are no message, or a message of ours that must not be sent.
@@ -485,6 +507,11 @@ messages! {
     34 FetchFrom FRAME_MAX (FetchFrom);
     35 FetchSeen FRAME_MAX (FetchSeen);
     36 Fetched FRAME_MAX (Fetched);
+    40 RelayJoin FRAME_MAX (RelayJoin);
+    41 RelayPeer FRAME_MAX (RelayPeer);
+    42 RelayGive FRAME_MAX (RelayGive);
+    43 RelayValues PAGE_FRAME_MAX (RelayValues);
+    44 RelayHave FRAME_MAX (RelayHave);
 }
 
 /// The byte that names a frame with a datagram of a session. It is no message: behind the byte
@@ -590,6 +617,11 @@ impl Message {
             Message::FetchFrom(from) => from.check(),
             Message::FetchSeen(seen) => seen.check(),
             Message::Fetched(fetched) => fetched.check(),
+            Message::RelayJoin(join) => join.check(),
+            Message::RelayPeer(peer) => peer.check(),
+            Message::RelayGive(give) => give.check(),
+            Message::RelayValues(values) => values.check(),
+            Message::RelayHave(have) => have.check(),
             Message::Cancel
             | Message::Keepalive
             | Message::ArrivalsWanted

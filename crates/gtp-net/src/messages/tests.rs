@@ -18,6 +18,7 @@ fn verb() -> impl Strategy<Value = Verb> {
         path().prop_map(|path| Verb::Put { path }),
         path().prop_map(|path| Verb::List { path }),
         path().prop_map(|path| Verb::Fetch { path }),
+        (path(), any::<[u8; 16]>()).prop_map(|(path, transfer)| Verb::Relay { path, transfer }),
         (path(), any::<bool>()).prop_map(|(path, changes)| Verb::Tree { path, changes }),
         (
             proptest::collection::vec(any::<u8>(), 0..=SERVICE_MAX),
@@ -74,7 +75,7 @@ fn open() -> impl Strategy<Value = Open> {
     let (weight, unit) = (WEIGHT_MILLI, UNIT_PAYLOAD);
     let interval = proptest::option::of(INTERVAL_US);
     let ticket = proptest::option::of(proptest::collection::vec(any::<u8>(), 1..300));
-    let ends = (any::<u32>(), interval, any::<Option<u8>>(), ticket);
+    let ends = (any::<u32>(), interval, any::<Option<u8>>(), ticket, any::<Option<bool>>());
     (any::<u32>(), verb(), suites, law(), weight, unit, ends).prop_map(
         |(version, verb, suites, law, weight_milli, unit_payload_max, ends)| Open {
             version,
@@ -87,6 +88,7 @@ fn open() -> impl Strategy<Value = Open> {
             interval_us: ends.1,
             path: ends.2,
             ticket: ends.3,
+            relay: ends.4,
         },
     )
 }
@@ -122,6 +124,7 @@ fn opened() -> impl Strategy<Value = Opened> {
                 path,
                 law,
                 by_ticket: law.map(|_| true),
+                relays: time_s.map(|bps| Relays { in_bps: Some(bps), out_bps: None }),
                 time_s,
             }
         },
@@ -172,6 +175,7 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|arrivals| Message::ArrivalsSeen(ArrivalsSeen { arrivals })),
         of_tree(),
         of_fetch(),
+        of_relay(),
     ]
 }
 
@@ -200,6 +204,38 @@ fn of_fetch() -> impl Strategy<Value = Message> {
                 first_left_out,
             })
         }),
+    ]
+}
+
+fn block_ranges() -> impl Strategy<Value = BlockRanges> {
+    proptest::collection::vec(1..100_u64, 0..40).prop_map(|steps| {
+        let mut at = 0;
+        let mut next = |step| {
+            at += step;
+            at
+        };
+        let ranges = steps.chunks_exact(2).map(|pair| next(pair[0])..next(pair[1]));
+        BlockRanges(ranges.collect())
+    })
+}
+
+fn of_relay() -> impl Strategy<Value = Message> {
+    let number = || 0..RELAY_SINKS_MAX;
+    let ticket = proptest::collection::vec(any::<u8>(), 1..300);
+    let values = proptest::collection::vec(any::<[u8; 32]>(), 1..50);
+    prop_oneof![
+        (any::<[u8; 16]>(), number())
+            .prop_map(|(transfer, number)| Message::RelayJoin(RelayJoin { transfer, number })),
+        (number(), "[a-z.]{1,40}", ticket).prop_map(|(number, host, ticket)| {
+            Message::RelayPeer(RelayPeer { number, host, ticket })
+        }),
+        block_ranges().prop_map(|blocks| Message::RelayGive(RelayGive { blocks })),
+        (0..1_000_u64, values).prop_map(|(first, values)| {
+            Message::RelayValues(RelayValues { first, values: Roots(values) })
+        }),
+        (block_ranges(), any::<Option<u64>>(), proptest::option::of(block_ranges())).prop_map(
+            |(blocks, reached, kept)| Message::RelayHave(RelayHave { blocks, reached, kept })
+        ),
     ]
 }
 
@@ -380,6 +416,7 @@ fn an_open() -> Open {
         interval_us: None,
         path: None,
         ticket: None,
+        relay: None,
     }
 }
 
@@ -650,4 +687,23 @@ fn reasons_keep_their_codes_and_unknown_ones_are_other() {
     assert_eq!(Reason::from_code(200), Reason::Other);
     assert_eq!(Reason::Missing.exit_code(), 3);
     assert_eq!(Reason::NotAuthorised.exit_code(), 7);
+}
+
+#[test]
+#[allow(clippy::single_range_in_vec_init)] // Lists of ranges of which one has one.
+fn ranges_of_blocks_that_touch_are_empty_or_lie_beyond_the_last_block_are_refused() {
+    let have = |ranges: &[std::ops::Range<u64>]| {
+        let blocks = BlockRanges(ranges.to_vec());
+        Message::RelayHave(RelayHave { blocks, reached: None, kept: None }).to_frame()
+    };
+    assert!(have(&[0..1, 2..3]).is_ok() && have(&[]).is_ok());
+    for bad in [&[0..2, 2..3][..], &[3..4, 0..1], &[5..5], &[0..RELAY_BLOCKS_MAX + 1]] {
+        assert!(have(bad).is_err(), "{bad:?}");
+    }
+    let most = |count| (0..count).map(|n| 2 * n..2 * n + 1).collect::<Vec<_>>();
+    assert!(have(&most(RELAY_RANGES_MAX as u64)).is_ok());
+    assert!(have(&most(RELAY_RANGES_MAX as u64 + 1)).is_err());
+    // Pairs that are said to be many more than there are bytes take no memory.
+    let lies = [44, 0xA1, 0x00, 0x9B, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe];
+    assert!(matches!(Message::parse(&lies), Err(Malformed::Body { .. })));
 }

@@ -37,7 +37,7 @@ use crate::messages::{
     ENTRIES_MAX, FETCH_SOURCES_MAX, Fault, FetchFrom, FetchSeen, FetchSource, Fetched, Message,
     PeerText, Reason,
 };
-use crate::ticket::{Shown, Ticket};
+use crate::ticket::{Purpose, Shown, Ticket};
 use crate::trust::{HostAddress, HostTrust};
 
 /// What fetches for clients.
@@ -75,6 +75,16 @@ impl Fetching {
         let endpoint = Endpoint::within(host, identity.clone(), config.interval, ranges);
         let connections = Arc::new(Semaphore::new(connections(descriptors)));
         Some(Fetching { endpoint, connections })
+    }
+
+    /// A place for one connection to another server, if there is one.
+    pub fn hold(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.connections).try_acquire_owned().ok()
+    }
+
+    /// What connects to other servers.
+    pub fn endpoint(&self) -> Arc<Endpoint> {
+        Arc::clone(&self.endpoint)
     }
 }
 
@@ -179,14 +189,15 @@ pub(super) struct Source {
 }
 
 impl Source {
-    fn known(&self) -> (HostAddress, Fingerprint) {
+    /// The host, and the key that it must prove.
+    pub fn known(&self) -> (HostAddress, Fingerprint) {
         (self.url.host().clone(), self.key)
     }
 }
 
 /// The sources of an order, each with a ticket that counts.
 fn judged(asked: &FetchFrom, by: (Fingerprint, Fingerprint)) -> Result<Vec<Source>, Trouble> {
-    let sources = asked.sources.iter().map(|source| judge(source, by));
+    let sources = asked.sources.iter().map(|source| judge(source, Purpose::Get, by));
     let sources = sources.collect::<Result<Vec<Source>, Failure>>();
     sources.map_err(|why| Trouble::told(Reason::NotAuthorised, why))
 }
@@ -196,8 +207,9 @@ pub(super) fn by_url(sources: &[Source]) -> HashMap<Url, Vec<u8>> {
 }
 
 /// Whether the client, whose key comes first, has signed this for this server.
-fn judge(
+pub(super) fn judge(
     source: &FetchSource,
+    purpose: Purpose,
     (client, own): (Fingerprint, Fingerprint),
 ) -> Result<Source, Failure> {
     let bad = |why: &dyn std::fmt::Display| {
@@ -206,7 +218,7 @@ fn judge(
         Failure::new(FailureKind::Authentication, text)
     };
     let host: HostAddress = source.host.parse().map_err(|why| bad(&why))?;
-    let ticket = Ticket::read(&source.ticket).map_err(|why| bad(&why))?;
+    let ticket = Ticket::read_for(purpose, &source.ticket).map_err(|why| bad(&why))?;
     if ticket.signer != client {
         return Err(bad(&"it was signed by another key"));
     }

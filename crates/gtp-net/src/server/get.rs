@@ -262,7 +262,7 @@ impl Giving {
 /// What a session has sent of an object of `whole` bytes. The last proofs of receipt may be on
 /// their way when the client is done, so its word counts then, as far as so much was sent. Proofs
 /// count a short unit as a whole one, and no object has been moved beyond its end.
-fn moved(sent: &SourceProgress, done: Option<&Done>, whole: u64) -> Moved {
+pub(super) fn moved(sent: &SourceProgress, done: Option<&Done>, whole: u64) -> Moved {
     let said = done.map_or(0, |done| done.content_bytes.min(sent.wire_bytes));
     Moved {
         content_bytes: said.max(sent.proved_bytes).min(whole),

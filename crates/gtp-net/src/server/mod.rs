@@ -28,6 +28,7 @@ mod pulse;
 mod put;
 mod quota;
 mod reachable;
+mod relay;
 mod renewed;
 mod room;
 mod rules;
@@ -94,6 +95,7 @@ use fetch::Fetching;
 use keys::{Keys, Overseen, oversee};
 use outlet::Outlets;
 use probed::Probes;
+use relay::Shelves;
 use sharing::Sharing;
 use steps::Steps;
 use used_tickets::UsedTickets;
@@ -310,6 +312,8 @@ pub(crate) struct Shared {
     tickets: UsedTickets,
     /// What fetches for clients, if anything does.
     fetching: Option<Fetching>,
+    /// What sinks of clients' objects give on to each other.
+    shelves: Shelves,
 }
 
 /// What ends a client's session from outside.
@@ -413,6 +417,7 @@ impl Server {
             fingerprint: identity.fingerprint(),
             tickets: UsedTickets::since(gtp_sys::clock::unix_seconds()),
             fetching,
+            shelves: Shelves::default(),
         };
         let (shared, reload, drain) = (Arc::new(shared), Arc::default(), Arc::default());
         let fingerprint = identity.fingerprint();

@@ -102,7 +102,7 @@ impl Place {
             Verb::Stream { .. } if verb.probed_path().is_some() => {
                 Rights { read, ..Rights::default() }
             }
-            Verb::Put { .. } | Verb::Stream { .. } | Verb::Fetch { .. } => {
+            Verb::Put { .. } | Verb::Stream { .. } | Verb::Fetch { .. } | Verb::Relay { .. } => {
                 Rights { read, write, delete: false }
             }
             Verb::Tree { changes: true, .. } => Rights { read, write, delete },
@@ -409,6 +409,7 @@ fn in_export(
         Verb::Get { .. }
         | Verb::Put { .. }
         | Verb::Fetch { .. }
+        | Verb::Relay { .. }
         | Verb::Tree { .. }
         | Verb::Stream { .. } => {
             let text = format!("{full}: only a part of it is for this key: {}", above.join(", "));

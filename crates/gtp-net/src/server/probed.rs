@@ -67,6 +67,7 @@ fn plan(client: &Client) -> Option<Plan> {
         | Verb::Put { .. }
         | Verb::List { .. }
         | Verb::Fetch { .. }
+        | Verb::Relay { .. }
         | Verb::Tree { .. } => None,
     }
 }

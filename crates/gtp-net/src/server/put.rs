@@ -22,23 +22,30 @@ use super::confines::Confines;
 use super::outlet::Outlet;
 use super::path_questions::PathQuestions;
 use super::quota::{Full, Meter};
+use super::relay::{Relaying, Turn, relays};
 use super::room::Room;
 use super::session::{Client, Ending};
 use super::spot::{Known, Spot, find};
 use super::walks::Nothing;
 use super::writers::Writer;
 use super::{Moved, Pace, Shared, Stop};
-use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
+use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
 use crate::engine::{
-    FlowProgress, RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen,
+    Brings, FlowProgress, RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen,
     TransferProgress,
 };
 use crate::flows::{
     Failure, FailureKind, FileIndex, Gathering, Questions, hashing_span, reason_of_sink, runs,
 };
-use crate::messages::{Carry, Done, Fault, Message, PeerText, ROOTS_PER_PAGE, Ready, Reason};
+use crate::messages::{
+    Carry, Done, Fault, Message, PeerText, ROOTS_PER_PAGE, Ready, Reason, RelayJoin,
+};
 
 pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
+    if let Some(fetching) = shared.fetching.as_ref().filter(|_| client.open.relay == Some(true)) {
+        // All sessions of a transfer are at one engine, and this one's connects to other servers.
+        client.host = fetching.endpoint().host().clone();
+    }
     let spot = match find(&client).await {
         Ok(spot) => spot,
         Err(failure) => return refuse(client, failure).await,
@@ -170,16 +177,17 @@ fn moved(progress: &TransferProgress, files: u64) -> Moved {
 
 /// Takes the object's listing and opens sink and transfer for it; what the listing holds comes
 /// along.
-async fn begin(
-    shared: &Arc<Shared>,
+async fn begin<'a>(
+    shared: &'a Arc<Shared>,
     client: &mut Client,
     spot: Spot,
     session: SessionOpen,
     opened: Message,
-) -> Result<((Taking, Ready), (Arc<Seat>, Share)), Trouble> {
+) -> Result<((Taking<'a>, Ready), (Arc<Seat>, Share)), Trouble> {
     client.channel.send(&opened).await?;
     let mut share = client.outlet.walks.share(client.holder);
-    let (manifest, values) = gather(client, &spot, &mut share).await?;
+    let (manifest, values, join) = gather(shared, client, &spot, &mut share).await?;
+    let join = join.map(|join| (join, share.another()));
     let target = Target::of(shared, client, spot);
     if !target.is_idle() {
         // Each name is known once more while it is watched.
@@ -198,7 +206,15 @@ async fn begin(
     let (opened, held) = wait_for_sink(client, opening).await?;
     let (sink, room) = opened?;
     let ready = what_is_there(&*sink, &manifest);
-    let taking = start(client, sink, manifest, session);
+    let relaying = join.map(|join| Relaying::begin(shared, client, join, &*sink, &manifest));
+    let relaying = match relaying.transpose() {
+        Ok(relaying) => relaying,
+        Err(trouble) => {
+            room.give_back().await;
+            return Err(trouble);
+        }
+    };
+    let taking = start(client, sink, manifest, session, relaying);
     Ok(((Taking { room: Some(room), ..taking }, ready), held))
 }
 
@@ -266,12 +282,13 @@ impl Target {
 }
 
 /// Starts the transfer of what is not there already.
-fn start(
+fn start<'a>(
     client: &mut Client,
     sink: Box<dyn BlockSink>,
     manifest: Arc<Manifest>,
     session: SessionOpen,
-) -> Taking {
+    relaying: Option<Relaying<'a>>,
+) -> Taking<'a> {
     // What is kept needs no name, and nobody need hash it.
     let wanted = |(n, e): (u32, &Entry)| e.kind == Kind::File && e.size > 0 && !sink.is_kept(n);
     let waiting = (0u32..).zip(&manifest.entries).map(wanted).collect();
@@ -282,7 +299,10 @@ fn start(
     client.told.measure(move || moved(&received.progress(), 0));
     let received = transfer.watch();
     client.told.pace(move || received.progress().flows.first().map(Pace::from));
-    let flow = transfer.add_session(session);
+    let flow = match relaying {
+        Some(_) => transfer.add_part_session(session, Brings::Own),
+        None => transfer.add_session(session),
+    };
     let index = FileIndex::of(&manifest);
     let questions = Questions::default();
     Taking {
@@ -300,6 +320,7 @@ fn start(
         lost_bytes: 0,
         files: 0,
         room: None,
+        relaying,
     }
 }
 
@@ -384,11 +405,13 @@ pub(super) fn must_leave(why: Leave) -> Trouble {
     Trouble::told(why.reason(), why.failure())
 }
 
+/// The object's listing, values of blocks that may be here, and whether it is to be relayed.
 async fn gather(
+    shared: &Shared,
     client: &mut Client,
     spot: &Spot,
     share: &mut Share,
-) -> Result<(Arc<Manifest>, Known), Trouble> {
+) -> Result<(Arc<Manifest>, Known, Option<RelayJoin>), Trouble> {
     let refused = |why: crate::flows::BadListing| {
         Trouble::told(Reason::Limit, Failure::new(FailureKind::Other, why.to_string()))
     };
@@ -397,7 +420,7 @@ async fn gather(
     let mut gathering = Gathering::named(name);
     // Which blocks a file here has is told only to those who may read it.
     let may_read = client.may_read;
-    let mut known = Known::new();
+    let (mut known, mut join) = (Known::new(), None);
     loop {
         match client.channel.recv().await? {
             Message::ManifestPage(page) => {
@@ -411,7 +434,10 @@ async fn gather(
             Message::ManifestEnd(end) => {
                 let kind = gathering.kind();
                 let manifest = gathering.end(&end, kind).map_err(refused)?;
-                return Ok((manifest, known));
+                return Ok((manifest, known, join));
+            }
+            Message::RelayJoin(asked) if relays(shared, &client.open).is_some() => {
+                join = Some(asked);
             }
             Message::BlockValues(page) => {
                 let bytes = listing_bytes(page.path.len()) + 32 * page.values.0.len() as u64;
@@ -441,7 +467,7 @@ fn unexpected(message: &Message) -> Trouble {
 }
 
 /// A session that receives.
-struct Taking {
+struct Taking<'a> {
     transfer: TransferHandle,
     /// Its session.
     flow: FlowId,
@@ -466,9 +492,11 @@ struct Taking {
     files: u64,
     /// Its room within quotas, if they count it.
     room: Option<TakenRoom>,
+    /// Other sinks, where the object is relayed.
+    relaying: Option<Relaying<'a>>,
 }
 
-impl Taking {
+impl Taking<'_> {
     /// Notes what is there now, for quotas.
     async fn settle(&mut self) {
         if let Some(room) = self.room.take() {
@@ -483,24 +511,17 @@ impl Taking {
         loop {
             let channel = &mut client.channel;
             tokio::select! {
-                message = channel.recv() => match message? {
-                    Message::Roots(page) => {
-                        self.take_roots(page.first_file, &page.roots.0);
-                        channel.send_all(self.questions.due()).await?;
-                    }
-                    Message::UnitChoice(_) => {}
-                    Message::ArrivalsWanted => {
-                        let seen = self.path_questions.answer(self.transfer.arrivals(self.flow));
-                        channel.send(&seen.await?).await?;
-                    }
-                    Message::Carry(Carry { port }) if channel.revision() >= Revision::Fourth => {
-                        let peer = channel.ends().remote;
-                        let carrier = self.transfer.carrier(self.flow, peer).going_first(port);
-                        channel.carried(carrier)?;
-                    }
-                    other => return Err(last_word(other)),
+                message = channel.recv() => match self.relayed(message?)? {
+                    None => {}
+                    Some(message) => self.hear(message, channel).await?,
                 },
+                turn = turn_of(&mut self.relaying) => {
+                    let relaying = self.relaying.as_mut();
+                    let said = relaying.map(|relaying| relaying.take(turn, &self.transfer));
+                    channel.send_all(said.into_iter().flatten()).await?;
+                }
                 event = self.transfer.next_event() => {
+                    let Some(event) = self.noticed(event) else { continue };
                     if let Some(TransferEvent::Silent { .. }) = event {
                         channel.send(&Message::Unheard).await?;
                     }
@@ -510,6 +531,9 @@ impl Taking {
                         // The client's next request finds it charged.
                         self.settle().await;
                         client.channel.send(&Message::Done(done)).await?;
+                        if let Some(relaying) = self.relaying.take() {
+                            relaying.linger(&mut client.channel).await;
+                        }
                         return Ok(());
                     }
                     channel.send_all(self.questions.due()).await?;
@@ -522,6 +546,50 @@ impl Taking {
                 _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
             }
         }
+    }
+
+    /// Gives what is about other sinks to whom it concerns, and the rest back.
+    fn relayed(&mut self, message: Message) -> Result<Option<Message>, Trouble> {
+        match &mut self.relaying {
+            Some(relaying) => relaying.hear(message, (&self.transfer, self.flow)),
+            None => Ok(Some(message)),
+        }
+    }
+
+    /// The same of an event; `None` if it has been dealt with.
+    fn noticed(&mut self, event: Option<TransferEvent>) -> Option<Option<TransferEvent>> {
+        match (&mut self.relaying, event) {
+            (Some(relaying), Some(event)) => {
+                relaying.notice(event, (&self.transfer, self.flow)).map(Some)
+            }
+            (_, event) => Some(event),
+        }
+    }
+
+    /// Does what a message of the client's asks for.
+    async fn hear(
+        &mut self,
+        message: Message,
+        channel: &mut ControlChannel,
+    ) -> Result<(), Trouble> {
+        match message {
+            Message::Roots(page) => {
+                self.take_roots(page.first_file, &page.roots.0);
+                channel.send_all(self.questions.due()).await?;
+            }
+            Message::UnitChoice(_) => {}
+            Message::ArrivalsWanted => {
+                let seen = self.path_questions.answer(self.transfer.arrivals(self.flow));
+                channel.send(&seen.await?).await?;
+            }
+            Message::Carry(Carry { port }) if channel.revision() >= Revision::Fourth => {
+                let peer = channel.ends().remote;
+                let carrier = self.transfer.carrier(self.flow, peer).going_first(port);
+                channel.carried(carrier)?;
+            }
+            other => return Err(last_word(other)),
+        }
+        Ok(())
     }
 
     /// What follows from an event of the engine; `Some` when all is in place.
@@ -542,9 +610,13 @@ impl Taking {
             TransferEvent::Lost { why, .. } => {
                 Err(Trouble::told(Reason::TimedOut, temporary(&why)))
             }
-            TransferEvent::BadBlock { .. } => Ok(None),
+            TransferEvent::BadBlock { .. } | TransferEvent::BlockHere { .. } => Ok(None),
             TransferEvent::WrongRoot { file, doubtful, error } => {
                 // What another client left under the same name may be of another file.
+                if self.relaying.is_some() {
+                    // The sink has dropped it, and the next attempt finds nothing of it.
+                    return Err(Trouble::told(Reason::Busy, temporary(&error.to_string())));
+                }
                 if !doubtful || !self.renewed.insert(file) {
                     return Err(Trouble::told(reason_of_sink(&error), error.into()));
                 }
@@ -654,6 +726,14 @@ impl Taking {
     }
 }
 
+/// Waits until there is something to do about other sinks; for ever where nothing is relayed.
+async fn turn_of(relaying: &mut Option<Relaying<'_>>) -> Turn {
+    match relaying {
+        Some(relaying) => relaying.turn().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits until a time has come; for ever if there is none.
 async fn overdue(at: &mut Option<Pin<Box<Sleep>>>) {
     match at {
@@ -690,7 +770,7 @@ mod tests {
     }
 
     /// A session that receives this and discards it.
-    fn taking(manifest: Arc<Manifest>) -> Taking {
+    fn taking(manifest: Arc<Manifest>) -> Taking<'static> {
         let unlimited = Rate::UNLIMITED;
         let host = Host::start(HostConfig {
             capacity_out: unlimited,
@@ -718,6 +798,7 @@ mod tests {
             lost_bytes: 0,
             files: 0,
             room: None,
+            relaying: None,
         }
     }
 

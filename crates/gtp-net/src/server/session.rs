@@ -20,7 +20,7 @@ use super::told::Told;
 use super::used_tickets::Spent;
 use super::{
     Moved, Request, ServerEvent, Shared, Stop, Visit, Whose, WhyRefused, Writing, fetch, get, list,
-    probed, put, streamed, tend,
+    probed, put, relay, streamed, tend,
 };
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
@@ -28,7 +28,7 @@ use crate::engine::{Allowance, Host, SessionOpen};
 use crate::flows::{Alone, Failure, FailureKind, Law, keys, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{EntryKind, INTERVAL_US, Message, Open, Opened, Reason, Verb, printable};
-use crate::ticket::{BadTicket, Shown, Ticket};
+use crate::ticket::{BadTicket, Purpose, Shown, Ticket};
 use crate::trust::{Access, ClientTrust, Closed, LocalTime};
 
 /// A refusal, for the client; the server hears of it as a failure.
@@ -65,6 +65,8 @@ pub(super) struct Client {
     /// This host, at the engine that serves it.
     pub host: Host,
     pub channel: ControlChannel,
+    /// Whose rights it has: its own key, or that of whoever signed its ticket.
+    pub key: Fingerprint,
     pub open: Open,
     /// The export that it uses.
     pub outlet: Arc<Outlet>,
@@ -150,7 +152,7 @@ pub(super) async fn serve(
         }
         refused => refused,
     };
-    let Judged { place, suite, weight_milli, path_use, holder, allowance, groups, ticket, .. } =
+    let Judged { place, suite, weight_milli, path_use, holder, allowance, groups, ticket, key } =
         match judged {
             Ok(judged) => judged,
             Err(refusal) => {
@@ -167,6 +169,7 @@ pub(super) async fn serve(
     let client = Client {
         host,
         channel,
+        key,
         open,
         outlet,
         path,
@@ -191,13 +194,34 @@ pub(super) async fn serve(
 /// The ticket that a client shows, if it is valid here. The client never falls back to its own
 /// rights, which whoever had it fetch may lack.
 fn ticket(shared: &Shared, open: &Open, peer: Fingerprint) -> Result<Option<Ticket>, Refusal> {
-    let Some(bytes) = &open.ticket else { return Ok(None) };
-    let Verb::Get { path } = &open.verb else {
-        return Err(bad_ticket(Reason::NotAuthorised, &"tickets are only for get"));
+    let Some(bytes) = &open.ticket else {
+        return match &open.verb {
+            Verb::Relay { .. } => {
+                Err(Refusal::new(Reason::NotAuthorised, "blocks are given on by ticket only"))
+            }
+            Verb::Get { .. }
+            | Verb::Put { .. }
+            | Verb::List { .. }
+            | Verb::Stream { .. }
+            | Verb::Tree { .. }
+            | Verb::Fetch { .. } => Ok(None),
+        };
+    };
+    let (purpose, path) = match &open.verb {
+        Verb::Get { path } => (Purpose::Get, path),
+        Verb::Relay { path, .. } => (Purpose::Relay, path),
+        Verb::Put { .. }
+        | Verb::List { .. }
+        | Verb::Stream { .. }
+        | Verb::Tree { .. }
+        | Verb::Fetch { .. } => {
+            return Err(bad_ticket(Reason::NotAuthorised, &"tickets are only for get"));
+        }
     };
     let now_s = gtp_sys::clock::unix_seconds();
     let shown = Shown { server: shared.fingerprint, holder: peer, path, now_s };
-    let ticket = Ticket::read(bytes).and_then(|ticket| ticket.judge(shown).map(|()| ticket));
+    let ticket =
+        Ticket::read_for(purpose, bytes).and_then(|ticket| ticket.judge(shown).map(|()| ticket));
     ticket.map(Some).map_err(|why| match why {
         // A fetch that runs for long gets new ones.
         BadTicket::Expired | BadTicket::NotYet => bad_ticket(Reason::Busy, &why),
@@ -283,6 +307,7 @@ async fn obey(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Endi
         Verb::Get { .. } => get::serve(shared, client, stop).await,
         Verb::Put { .. } => put::serve(shared, client, stop).await,
         Verb::Fetch { .. } => fetch::serve(shared, client, stop).await,
+        Verb::Relay { .. } => relay::serve(shared, client, stop).await,
         Verb::List { .. } => tokio::select! {
             ending = list::serve(shared, client) => ending,
             why = stop.told() => Ending::failed(why.failure()),
@@ -313,7 +338,7 @@ pub(super) fn right(verb: &Verb) -> Right {
         Verb::Stream { .. } if verb.streamed_path().is_some() => Right::Write,
         Verb::Stream { .. } if verb.probed_path().is_some() => Right::Read,
         Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => Right::Read,
-        Verb::Put { .. } | Verb::Fetch { .. } => Right::Write,
+        Verb::Put { .. } | Verb::Fetch { .. } | Verb::Relay { .. } => Right::Write,
         Verb::Stream { .. } | Verb::Tree { changes: true, .. } => Right::Both,
     }
 }
@@ -401,7 +426,9 @@ fn judge_place(shared: &Shared, open: &Open, path: Option<&RelPath>) -> Result<(
     let Some(confines) = &shared.config.confines else { return Ok(()) };
     let fits = match open.verb {
         Verb::Stream { .. } if open.verb.probed_path().is_some() => true,
-        Verb::Put { .. } | Verb::Fetch { .. } | Verb::Stream { .. } => confines.allow(path),
+        Verb::Put { .. } | Verb::Fetch { .. } | Verb::Relay { .. } | Verb::Stream { .. } => {
+            confines.allow(path)
+        }
         Verb::Tree { changes, .. } => !changes,
         Verb::Get { .. } | Verb::List { .. } => true,
     };
@@ -462,6 +489,7 @@ fn word(verb: &Verb) -> &'static str {
         Verb::Get { .. } => "get",
         Verb::Put { .. } => "put",
         Verb::Fetch { .. } => "fetch",
+        Verb::Relay { .. } => "relay",
         Verb::List { .. } => "list",
         Verb::Tree { .. } => "tree",
         Verb::Stream { .. } if verb.streamed_path().is_some() => "put",
@@ -519,6 +547,7 @@ impl Client {
             path: self.path_use.code(),
             by_ticket: self.open.ticket.as_ref().map(|_| true),
             time_s: Some(gtp_sys::clock::unix_seconds()),
+            relays: relay::relays(shared, &self.open),
         })
     }
 }

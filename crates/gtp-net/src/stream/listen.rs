@@ -388,6 +388,7 @@ fn opened(shared: &Shared, wish: &Wish, revision: Revision) -> Message {
         law: Some(wish.law).filter(|law| law.is_alone()),
         path: None,
         by_ticket: None,
+        relays: None,
         time_s: None,
     })
 }

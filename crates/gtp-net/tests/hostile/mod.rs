@@ -131,6 +131,7 @@ pub fn an_open(verb: Verb) -> Open {
         interval_us: None,
         path: None,
         ticket: None,
+        relay: None,
     }
 }
 
@@ -150,6 +151,7 @@ pub fn an_opened(open: &Open, object: EntryKind) -> Opened {
         path: None,
         law: None,
         by_ticket: None,
+        relays: None,
         time_s: None,
     }
 }

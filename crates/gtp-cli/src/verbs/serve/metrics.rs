@@ -93,10 +93,10 @@ const ENDS_MOST: usize = 1_024;
 const TOO_MANY: &str = "too_many";
 
 /// What sessions of a server of files do. A stream that it serves goes into a file, and is a `put`.
-const VERBS: [&str; 6] = ["get", "put", "list", "tree", "fetch", "probe"];
+const VERBS: [&str; 7] = ["get", "put", "list", "tree", "fetch", "relay", "probe"];
 
 /// Sessions of these move data, and may wait for a listing before they do.
-const MOVING: [&str; 3] = ["get", "put", "fetch"];
+const MOVING: [&str; 4] = ["get", "put", "fetch", "relay"];
 
 const PAGE: &[Page<Numbers>] = &[Page {
     path: "/metrics",

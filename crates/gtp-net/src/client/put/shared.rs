@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use gtp_store::{BlockSource, ReadBytes, ReadCount, RelPath, Settling, SharedFiles};
 
 use super::parcel::{Aim, Parcel, open_paths, part_name, place_of};
+use super::relay::Relay;
+use crate::client::Relaying;
 use crate::client::placement::{Placement, SourceName};
 use crate::flows::{Bundle, Failure, FailureKind, Joined, has_settled, next_change_shows};
 
@@ -26,6 +28,7 @@ const SHARED_MEMORY: usize = 128 << 20;
 pub struct SharedPaths {
     paths: Vec<PathBuf>,
     places: usize,
+    relay: Option<Arc<Relay>>,
     count: Arc<ReadCount>,
     /// Held while the paths are listed, which may take minutes.
     turn: Mutex<()>,
@@ -65,13 +68,15 @@ impl SharedPaths {
     pub fn new(
         paths: Vec<PathBuf>,
         places: usize,
+        relaying: Relaying,
     ) -> Result<(Arc<SharedPaths>, Vec<Share>), Failure> {
         if places > SINKS_MOST {
             let text = format!("{places} destinations; one command takes {SINKS_MOST} at most");
             return Err(Failure::new(FailureKind::Usage, text));
         }
         let (count, turn, now) = (Arc::default(), Mutex::default(), Mutex::default());
-        let all = Arc::new(SharedPaths { paths, places, count, turn, now });
+        let relay = (relaying == Relaying::On).then(|| Relay::new(places));
+        let all = Arc::new(SharedPaths { paths, places, relay, count, turn, now });
         let share = |place| Share { paths: Arc::clone(&all), place, sent: None };
         let shares = (0..places).map(share).collect();
         Ok((all, shares))
@@ -80,6 +85,11 @@ impl SharedPaths {
     /// Bytes that were read from the files so far.
     pub fn read_bytes(&self) -> ReadBytes {
         self.count.bytes()
+    }
+
+    /// How the sinks relay, if they were asked to.
+    pub fn relay(&self) -> Option<&Relay> {
+        self.relay.as_deref()
     }
 
     /// How often the paths were listed.
@@ -124,6 +134,11 @@ impl SharedPaths {
 }
 
 impl Share {
+    /// What has the sinks relay, if they are asked to, and the number of this one.
+    pub(super) fn relay(&self) -> Option<(Arc<Relay>, usize)> {
+        self.paths.relay.clone().map(|relay| (relay, self.place))
+    }
+
     /// What is sent to this place. Blocks.
     pub(super) fn pack(&mut self, aim: Aim) -> Result<Parcel, Failure> {
         let listing = self.paths.listing(self.sent.as_ref())?;
@@ -149,6 +164,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
+        self.paths.relay.iter().for_each(|relay| relay.note_end());
         let mut now = self.paths.now();
         now.gone.push(self.place);
         if let Some(listing) = &now.listing {
@@ -228,7 +244,8 @@ mod tests {
     fn a_tree_is_listed_once_and_read_once_for_all_places_wherever_it_goes_there() {
         let dir = tempfile::tempdir().unwrap();
         let content = tree(dir.path());
-        let (paths, mut shares) = SharedPaths::new(vec![dir.path().join("t")], 3).unwrap();
+        let (paths, mut shares) =
+            SharedPaths::new(vec![dir.path().join("t")], 3, Relaying::Off).unwrap();
         let aims = [HERE, NEW, HERE];
         let mut parcels: Vec<_> =
             shares.iter_mut().zip(aims).map(|(share, aim)| share.pack(aim).ok().unwrap()).collect();
@@ -249,7 +266,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         fs::write(&path, "before").unwrap();
-        let (paths, mut shares) = SharedPaths::new(vec![path.clone()], 2).unwrap();
+        let (paths, mut shares) = SharedPaths::new(vec![path.clone()], 2, Relaying::Off).unwrap();
         for _ in 0..2 {
             let mut parcel = shares[0].pack(NEW).ok().unwrap();
             assert_eq!(send(&mut *parcel.source), [b"before".to_vec()]);
@@ -269,8 +286,8 @@ mod tests {
 
     #[test]
     fn more_places_than_there_may_be_are_refused() {
-        assert!(SharedPaths::new(Vec::new(), SINKS_MOST).is_ok());
-        let refused = SharedPaths::new(Vec::new(), SINKS_MOST + 1).unwrap_err();
+        assert!(SharedPaths::new(Vec::new(), SINKS_MOST, Relaying::Off).is_ok());
+        let refused = SharedPaths::new(Vec::new(), SINKS_MOST + 1, Relaying::Off).unwrap_err();
         assert_eq!(refused.kind, FailureKind::Usage);
         assert!(refused.text.contains("32 at most"), "{refused}");
     }

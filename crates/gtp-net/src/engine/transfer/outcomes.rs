@@ -56,6 +56,7 @@ impl Transfer {
             }
         }
         self.blocks_left = self.blocks_left.saturating_sub(1);
+        self.note_here(block.file, block.block, block.units);
         if completed && self.is_trusted(block.file) {
             self.tell_writer(WriteJob::Files(vec![(block.file, None)]));
         }
@@ -74,7 +75,7 @@ impl Transfer {
         };
         let first = lost.units.start;
         let others = live(&self.flows, table).filter(|&id| id != flow);
-        let possible = others.into_iter().any(|id| !plan.group.is_barred(id, first));
+        let possible = others.into_iter().any(|id| plan.group.may_ask(id, first));
         plan.suspects.clear(first);
         if possible {
             plan.group.refetch(lost.units, flow);
@@ -90,7 +91,7 @@ impl Transfer {
         let left: Vec<FlowId> = live(&self.flows, table).collect();
         let unasked = &plan.group;
         plan.lost.retain(|&first, file| {
-            let refused = left.iter().all(|&flow| unasked.is_barred(flow, first));
+            let refused = left.iter().all(|&flow| !unasked.may_ask(flow, first));
             let hopeless = refused && !left.is_empty() && !self.writing.contains_key(&first);
             if hopeless
                 && self.given_up.insert(*file)
@@ -113,10 +114,14 @@ impl Transfer {
         };
         let first = bad.units.start;
         let mut others = live(&self.flows, table).filter(|&id| id != flow);
-        let alone = others.all(|id| plan.group.is_barred(id, first));
+        let alone = others.all(|id| !plan.group.may_ask(id, first));
         drop(others);
+        // A host that relays is asked once, and others may come to have what it has spoilt.
+        let relays = self.relayed.as_ref().is_some_and(|relayed| relayed.is_of_others(flow));
         // A file that changed between two sendings of a block looks like damage once.
-        let again = self.second_chances.len() < SECOND_CHANCES && self.second_chances.insert(first);
+        let again = !relays
+            && self.second_chances.len() < SECOND_CHANCES
+            && self.second_chances.insert(first);
         if alone && again {
             let (file, block) = (bad.file, bad.block);
             plan.group.give_back(&only(bad.units));
@@ -127,8 +132,8 @@ impl Transfer {
         plan.group.refetch(bad.units, flow);
         let (file, block) = (bad.file, bad.block);
         self.outbox.push(TransferEvent::BadBlock { flow, file, block });
-        let mut left = live(&self.flows, table).filter(|&id| !plan.group.is_barred(id, first));
-        if left.next().is_none() {
+        let mut left = live(&self.flows, table).filter(|&id| plan.group.may_ask(id, first));
+        if left.next().is_none() && !relays {
             self.outbox.push(TransferEvent::Unobtainable { flow, file, block });
             drop(left);
             self.stop(now, table);

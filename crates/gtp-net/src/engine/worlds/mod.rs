@@ -286,6 +286,7 @@ impl World {
                 | TransferEvent::FileNamed { .. }
                 | TransferEvent::Warning(_)
                 | TransferEvent::Silent { .. }
+                | TransferEvent::BlockHere { .. }
                 | TransferEvent::Stalled => {}
                 TransferEvent::Unobtainable { .. }
                 | TransferEvent::WrongRoot { .. }
