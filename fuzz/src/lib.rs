@@ -9,14 +9,17 @@ mod pipe;
 mod sequence;
 mod stream;
 
+use gtp_alloc::Time;
 use gtp_emu::NetSpec;
 use gtp_net::control::carriage::{Parted, Parting};
 use gtp_net::crypto::{Opener, SECRET_LEN, Suite, TrafficSecret};
 use gtp_net::identity::Fingerprint;
+use gtp_net::in_step::Picture;
 use gtp_net::messages::{Message, PROBE_SERVICE, printable};
 use gtp_net::probe::{Plan, Word};
 use gtp_net::ticket::{Purpose, Ticket};
 use gtp_net::trust::{AuthorizedKeys, HostAddress, KnownHosts};
+use gtp_proto::in_step;
 use gtp_proto::wire::{Control, DataHead, HEADER_LEN, Header, Kind};
 use gtp_store::{Entry, Manifest, Mode, Mtime, RelPath, RootKind, Row, escaped, journal};
 
@@ -188,6 +191,25 @@ pub fn probe(bytes: &[u8]) {
     }
 }
 
+/// A word of frames in step, the name of their service, and what a peer says of its clock.
+pub fn frames_in_step(bytes: &[u8]) {
+    if let Ok(Some(word)) = in_step::Word::read(bytes) {
+        let mut again = Vec::new();
+        word.write(&mut again);
+        assert_eq!(in_step::Word::read(&again), Ok(Some(word)));
+        if let in_step::Word::Clock { said, heard: Some((asked, heard)), .. } = word {
+            let (mut clock, now) = (in_step::PeerClock::new(), Time::from_nanos(1 << 40));
+            clock.handle_echo(now, asked, heard, said);
+            assert!(clock.own(said).is_some() == (clock.exchanges() == 1));
+        }
+    }
+    for service in [bytes, &[b"frames:", bytes].concat()] {
+        if let Some(picture) = Picture::read(service) {
+            assert!(picture.service().as_bytes() == service);
+        }
+    }
+}
+
 /// Sealed datagrams: nothing that was not sealed may open.
 pub fn opener(bytes: &[u8]) {
     let Some((head, body)) = bytes.split_at_checked(8) else { return };
@@ -225,5 +247,6 @@ mod tests {
     smoke! {
         datagram control_message journal names manifest trust_lists network_file opener
         session_sequence ssh_pipe stream_frames stream_units ticket probe
+        frames_in_step
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use gtp::in_step::After;
 use gtp::{Exports, Fingerprint, Law, PathUse, Rate, Reach, RouterSpec, Url, Value};
 
 use crate::bench::BenchArgs;
@@ -474,10 +475,10 @@ pub struct StreamArgs {
     /// Which way
     #[arg(value_enum)]
     pub way: Way,
-    /// The other end, if it listens; without it this end does
-    #[arg(value_hint = ValueHint::Hostname)]
-    pub url: Option<Url>,
-    /// Where to listen, TCP and UDP, for one caller
+    /// The other end, if it listens; without it this end does. What is sent may go to several
+    #[arg(value_name = "URL", value_hint = ValueHint::Hostname)]
+    pub urls: Vec<Url>,
+    /// Where to listen, TCP and UDP, for one caller, or for the sources of a group
     #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4810", env = "GTP_LISTEN")]
     pub listen: String,
     /// Let anyone call; otherwise only keys in `authorized_keys`
@@ -506,11 +507,12 @@ pub struct StreamArgs {
     #[arg(long, value_name = "SIZE", value_parser = words::frame)]
     pub frames: Option<u64>,
     /// Read one frame of standard input each such time; as fast as the stream takes them if not
-    /// said
+    /// said. When receiving from several sources (--group): the time of all of them
     #[arg(long, value_name = "TIME", value_parser = words::span, requires = "frames",
         allow_hyphen_values = true)]
     pub frame_every: Option<Duration>,
-    /// Write how evenly frames came, and when each did, into this file as JSON
+    /// Write how evenly frames came, and when each did, into this file as JSON; in a group: which
+    /// were released when, and what became of each source's parts, or of each listener
     #[arg(long, value_name = "FILE", requires = "frames", value_hint = ValueHint::FilePath)]
     pub frame_report: Option<PathBuf>,
     /// Send each frame whole or not at all: what is lost on the way stays lost, and the receiver
@@ -520,6 +522,8 @@ pub struct StreamArgs {
     /// Of what is lost, send each packet again once
     #[arg(long, requires = "unreliable")]
     pub repair_once: bool,
+    #[command(flatten)]
+    pub group: GroupArgs,
     /// Limit of the stream's rate
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
         allow_hyphen_values = true)]
@@ -538,6 +542,34 @@ pub struct StreamArgs {
     pub trust: TrustArgs,
     #[command(flatten)]
     pub host: HostArgs,
+}
+
+/// Frames in step: parts of a frame from several sources, or frames at several sinks.
+#[derive(Debug, Clone, Args)]
+pub struct GroupArgs {
+    /// Keep frames in step: each is made of so many parts, one from each source (1 to 64). Both
+    /// ends must say so. Parts wait for each other at the receiver; with 1, the receivers of one
+    /// sender can show its frames at the same time (--release-after)
+    #[arg(long = "group", value_name = "N", requires = "unreliable",
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub parts: Option<u16>,
+    /// Which part this end sends, 1 to N
+    #[arg(long, value_name = "K", requires = "parts",
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub part: Option<u16>,
+    /// Release a frame without what is missing so long after it was due [default: 500ms]; with one
+    /// source: hold it so long at most after it came [default: 10s]
+    #[arg(long, value_name = "TIME", requires = "parts", value_parser = words::span,
+        allow_hyphen_values = true)]
+    pub deadline: Option<Duration>,
+    /// Write whole frames only; otherwise a part that is missing is written as zeros
+    #[arg(long, requires = "parts")]
+    pub whole: bool,
+    /// When sending: all receivers release a frame so long after it was read; `auto`: what the
+    /// farthest receiver needs. Each releases it as soon as it is whole if not said
+    #[arg(long, value_name = "TIME", requires = "parts", value_parser = words::release_after,
+        allow_hyphen_values = true)]
+    pub release_after: Option<After>,
 }
 
 /// Which way a stream goes.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use gtp::in_step::After;
 use gtp::{Rate, Span, Value, WEIGHT_LOW};
 use gtp_emu::units_text;
 pub use gtp_text::count;
@@ -36,6 +37,14 @@ pub fn span(text: &str) -> Result<Duration, String> {
         return Err("it must be more than zero".into());
     }
     Ok(Duration::from_nanos(span.as_nanos()))
+}
+
+/// Reads when receivers release frames: a length of time, or `auto`.
+pub fn release_after(text: &str) -> Result<After, String> {
+    match text {
+        "auto" => Ok(After::Farthest),
+        _ => span(text).map(|span| After::Span(Span::from_nanos(span.as_nanos() as u64))),
+    }
 }
 
 /// Reads a control interval, 1 ms to 1 s.

@@ -14,6 +14,7 @@ mod equal;
 pub mod false_trees;
 pub mod frames;
 pub mod grid;
+pub mod in_step;
 pub mod kills;
 pub mod lab;
 pub mod lives;

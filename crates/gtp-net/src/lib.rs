@@ -10,6 +10,7 @@ pub mod crypto;
 pub mod engine;
 pub mod flows;
 pub mod identity;
+pub mod in_step;
 pub mod messages;
 mod prefix;
 pub mod probe;

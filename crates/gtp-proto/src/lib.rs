@@ -25,6 +25,7 @@ pub mod ecn;
 mod excess;
 pub mod group;
 pub mod handshake;
+pub mod in_step;
 pub mod limits;
 pub mod meter;
 mod owners;

@@ -21,6 +21,7 @@ const FETCHED: &str = "gtp-net/src/messages/fetch.rs";
 const RELAYED: &str = "gtp-net/src/messages/relay.rs";
 const RELAYING: &str = "gtp-net/src/server/relay/take.rs";
 const PROBE: &str = "gtp-net/src/probe/plan.rs";
+const IN_STEP: &str = "gtp-proto/src/in_step/mod.rs";
 const PROBED: &str = "gtp-net/src/server/probed.rs";
 
 /// Each row with its constants, in the order of its numbers; a factor turns the constant's unit
@@ -49,6 +50,7 @@ const ROWS: &[Row] = &[
             (PROBED, "AT_ONCE", 1.0),
         ],
     ),
+    ("parts of a frame in step", &[(IN_STEP, "PARTS_MOST", 1.0)]),
     (
         "time for which a ticket holds; sessions that it opens; clocks apart",
         &[

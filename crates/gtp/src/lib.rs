@@ -43,6 +43,7 @@ pub mod copy;
 pub mod examine;
 mod get;
 mod host;
+pub mod in_step;
 mod order;
 pub mod probe;
 mod put;

@@ -11,6 +11,7 @@ use gtp_alloc::{Bytes, Rate};
 use gtp_net::client::{Udp, Url};
 use gtp_net::flows::{Alone, Failure, Law};
 use gtp_net::identity::Fingerprint;
+use gtp_net::in_step::{Gathering, Picture, SinkTerms};
 use gtp_net::messages::STREAMS_MEMORY;
 use gtp_net::server::{Admission, Limits};
 use gtp_net::stream::{
@@ -137,6 +138,24 @@ impl Connect {
         let terms = self.asked.terms(host)?;
         let (endpoint, url) = (&host.endpoint, &self.url);
         gtp_net::stream::connect_frames(endpoint, url, &terms, self.window, delivery).await
+    }
+
+    /// Connects to a sink that gathers frames of this picture ([`Listening::gather`]); whatever the
+    /// address names, the picture is the service. What is sent goes through a
+    /// [`Sending`](crate::in_step::Sending).
+    ///
+    /// # Errors
+    /// [`Failure`]; of kind `Missing` if the sink gathers other frames.
+    pub async fn start_in_step(
+        self,
+        host: &Host,
+        picture: Picture,
+        delivery: Delivery,
+    ) -> Result<FrameStream, Failure> {
+        let terms = self.asked.terms(host)?;
+        let (endpoint, url) = (&host.endpoint, &self.url);
+        let what = (picture, delivery);
+        gtp_net::in_step::connect(endpoint, url, &terms, self.window, what).await
     }
 }
 
@@ -303,6 +322,15 @@ impl Listening {
     /// The next caller; `None` when the listening has ended. Safe to cancel.
     pub async fn next(&mut self) -> Option<Caller> {
         self.listener.next().await
+    }
+
+    /// Takes callers in as sources of frames in step; it must listen for frames
+    /// ([`Listen::frames`]).
+    ///
+    /// # Errors
+    /// Of kind `Usage`: terms that are not sound, or need too much memory.
+    pub fn gather(self, host: &Host, terms: SinkTerms) -> Result<Gathering, Failure> {
+        Gathering::new(self.listener, host.endpoint.host().clock(), terms)
     }
 }
 

@@ -100,7 +100,7 @@ impl<'a> Names<'a> {
                 Some(of_transfer(&mut args.transfer))
             }
             Verb::Stream(args) => {
-                args.url.iter_mut().for_each(|url| self.replace_url(url));
+                args.urls.iter_mut().for_each(|url| self.replace_url(url));
                 Some((&mut args.host, Some(&mut args.weight)))
             }
             Verb::Doctor(args) => {

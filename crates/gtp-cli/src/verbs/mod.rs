@@ -15,6 +15,8 @@ mod router;
 mod serve;
 mod settings;
 pub mod several;
+mod spread;
+mod step;
 pub mod stream;
 pub mod transfer;
 pub mod unhurried;

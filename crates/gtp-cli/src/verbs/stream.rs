@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use gtp::carry::{Carried, hear, hear_frames, say, say_frames};
 use gtp::{
     Alone, BadUrl, Caller, Connect, Delivery, Failure, FailureKind, FrameStream, Host, Law, Line,
-    Listen, Reason, Stream, Url, frame_most,
+    Listen, Listening, Reason, Stream, Url, frame_most,
 };
 
 use super::frames::{Paced, Watched};
@@ -36,12 +36,19 @@ pub fn run(args: StreamArgs) -> Result<ExitCode, Failure> {
 }
 
 async fn carry(args: &StreamArgs) -> Result<(), Failure> {
+    super::step::check(args)?;
     // Before anybody is called, or called to.
     match args.way {
         Way::Send => crate::output::check_input()?,
         Way::Receive => drop(Data::open()?),
     }
     let host = super::host(&args.host).start()?;
+    match (args.group.parts, args.way) {
+        (Some(parts), Way::Send) => return super::step::send(args, &host, parts).await,
+        (Some(parts), Way::Receive) => return super::step::receive(args, &host, parts).await,
+        (None, _) if args.urls.len() > 1 => return super::spread::send(args, &host).await,
+        (None, _) => {}
+    }
     let line = match args.frames.filter(|_| args.unreliable) {
         Some(size) => carry_frames(args, &host, size).await?,
         None => carry_bytes(args, &host).await?,
@@ -62,8 +69,8 @@ async fn carry(args: &StreamArgs) -> Result<(), Failure> {
 
 /// Bytes, each of which arrives.
 async fn carry_bytes(args: &StreamArgs, host: &Host) -> Result<Line, Failure> {
-    let stream: Stream = match &args.url {
-        Some(_) => connect(args)?.start(host).await.map_err(of_the_far_end)?,
+    let stream: Stream = match args.urls.first() {
+        Some(url) => connect(args, url)?.start(host).await.map_err(of_the_far_end)?,
         None => listen(args, host).await?.accept()?,
     };
     let (reader, writer, line) = stream.into_split();
@@ -100,14 +107,10 @@ async fn carry_bytes(args: &StreamArgs, host: &Host) -> Result<Line, Failure> {
 
 /// Frames of `size` bytes, whole or not at all.
 async fn carry_frames(args: &StreamArgs, host: &Host, size: u64) -> Result<Line, Failure> {
-    if size > frame_most(gtp::STREAM_WINDOW) as u64 {
-        let text = "a frame is longer than half a stream's window";
-        return Err(Failure::new(FailureKind::Usage, text));
-    }
-    let delivery = if args.repair_once { Delivery::FramesOnce } else { Delivery::Frames };
-    let FrameStream { reader, writer, line } = match &args.url {
-        Some(_) => {
-            let frames = connect(args)?.start_frames(host, delivery).await;
+    check_frame(size)?;
+    let FrameStream { reader, writer, line } = match args.urls.first() {
+        Some(url) => {
+            let frames = connect(args, url)?.start_frames(host, delivery(args)).await;
             frames.map_err(of_the_far_end)?
         }
         None => listen(args, host).await?.accept_frames()?,
@@ -134,6 +137,20 @@ async fn carry_frames(args: &StreamArgs, host: &Host, size: u64) -> Result<Line,
     Ok(line)
 }
 
+/// Refuses frames that no stream takes.
+pub(super) fn check_frame(size: u64) -> Result<(), Failure> {
+    if size > frame_most(gtp::STREAM_WINDOW) as u64 {
+        let text = "a frame is longer than half a stream's window";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
+    Ok(())
+}
+
+/// How frames are delivered.
+pub(super) fn delivery(args: &StreamArgs) -> Delivery {
+    if args.repair_once { Delivery::FramesOnce } else { Delivery::Frames }
+}
+
 /// Tells people when the control connection carries the datagrams.
 pub fn say_if_carried(line: &Line) {
     let line = line.clone();
@@ -144,8 +161,20 @@ pub fn say_if_carried(line: &Line) {
     });
 }
 
+/// Who may call, in words.
+pub(super) fn whom(args: &StreamArgs) -> &'static str {
+    if args.public { "whoever it is" } else { "with an authorized key" }
+}
+
+/// Warns where nobody may call, for want of a list.
+pub(super) fn say_who_is_missing(args: &StreamArgs) {
+    if let Some(list) = missing_list(args.public, args.authorized_keys.as_deref()) {
+        say_missing(&list);
+    }
+}
+
 /// Standard output, for asynchronous writing.
-fn output() -> Result<Unhurried, Failure> {
+pub(super) fn output() -> Result<Unhurried, Failure> {
     Ok(Unhurried::to(Data::open()?.into_file()))
 }
 
@@ -158,7 +187,7 @@ fn ended(carried: Carried) -> Result<(), Failure> {
     }
 }
 
-fn broken(error: io::Error) -> Failure {
+pub(super) fn broken(error: io::Error) -> Failure {
     let kind = match error.kind() {
         io::ErrorKind::HostUnreachable => FailureKind::NoUdpPath,
         _ => FailureKind::Temporary,
@@ -166,7 +195,7 @@ fn broken(error: io::Error) -> Failure {
     Failure::new(kind, error.to_string())
 }
 
-fn local(error: io::Error) -> Failure {
+pub(super) fn local(error: io::Error) -> Failure {
     Failure::new(FailureKind::Destination, error.to_string())
 }
 
@@ -188,11 +217,14 @@ fn law(args: &StreamArgs) -> Result<Law, Failure> {
     }
 }
 
-fn connect(args: &StreamArgs) -> Result<Connect, Failure> {
-    let Some(url) = args.url.clone() else {
-        return Err(Failure::new(FailureKind::Usage, "an address is needed"));
-    };
-    let mut connect = Connect::new(asking(url, args.way)?).control(law(args)?).weight(args.weight);
+/// Describes the connection to the end that listens here, for what this end does not do.
+pub(super) fn connect(args: &StreamArgs, url: &Url) -> Result<Connect, Failure> {
+    calling(args, asking(url.clone(), args.way)?)
+}
+
+/// The same for whatever the address names.
+pub(super) fn calling(args: &StreamArgs, url: Url) -> Result<Connect, Failure> {
+    let mut connect = Connect::new(url).control(law(args)?).weight(args.weight);
     connect = connect.udp(udp(args.udp));
     for fingerprint in &args.trust.fingerprint {
         connect = connect.fingerprint(*fingerprint);
@@ -217,7 +249,7 @@ fn asking(url: Url, own: Way) -> Result<Url, Failure> {
 }
 
 /// An end that does not do what is asked of it was called by mistake.
-fn of_the_far_end(failure: Failure) -> Failure {
+pub(super) fn of_the_far_end(failure: Failure) -> Failure {
     match failure.kind == FailureKind::Missing {
         true => Failure { kind: FailureKind::Usage, ..failure },
         false => failure,
@@ -259,7 +291,8 @@ async fn suits(caller: Caller, own: Way) -> Result<Caller, Failure> {
     Err(Failure::new(FailureKind::Usage, text))
 }
 
-async fn listen(args: &StreamArgs, host: &Host) -> Result<Caller, Failure> {
+/// Listens as the options say.
+pub(super) async fn listening(args: &StreamArgs, host: &Host) -> Result<Listening, Failure> {
     let mut listen = Listen::new().at(&args.listen);
     if args.unreliable {
         listen = listen.frames();
@@ -278,13 +311,14 @@ async fn listen(args: &StreamArgs, host: &Host) -> Result<Caller, Failure> {
         StreamControl::Endnode => listen.allow_end_node(),
         StreamControl::Lambdastream => listen.allow(Alone::LambdaStream),
     };
-    let mut listening = listen.start(host).await?;
+    listen.start(host).await
+}
+
+async fn listen(args: &StreamArgs, host: &Host) -> Result<Caller, Failure> {
+    let mut listening = listening(args, host).await?;
     let (address, key) = (listening.address(), host.fingerprint());
-    let whom = if args.public { "whoever it is" } else { "with an authorized key" };
-    aside(format_args!("listening on {address} (TCP and UDP) for one caller, {whom}"));
-    if let Some(list) = missing_list(args.public, args.authorized_keys.as_deref()) {
-        say_missing(&list);
-    }
+    aside(format_args!("listening on {address} (TCP and UDP) for one caller, {}", whom(args)));
+    say_who_is_missing(args);
     let port = address.port();
     let way = match opposite(args.way) {
         Way::Send => "send",

@@ -54,6 +54,16 @@ enum Arguments {
         /// The kernel's congestion control.
         law: String,
     },
+    /// The receiving process of frames in step over TCP.
+    StepIn {
+        /// Connections.
+        connections: usize,
+    },
+    /// The sending one.
+    StepOut {
+        /// What to do.
+        plan: String,
+    },
     /// The process of a source that sends by itself.
     Source {
         /// What to do.
@@ -64,7 +74,8 @@ enum Arguments {
 #[derive(Args)]
 struct RunArgs {
     /// Their names; none: all. A grid's may have one of its round trips behind it: `grid-300`;
-    /// `neighbours` may have a kind of attacker: `neighbours-flood`.
+    /// `neighbours` may have a kind of attacker: `neighbours-flood`; `frames-group` the
+    /// kilobytes of a frame: `frames-group-500`.
     cases: Vec<String>,
     /// How often each.
     #[arg(long, default_value_t = 3)]
@@ -119,6 +130,8 @@ fn main() -> Result<()> {
         }
         Arguments::FramesIn => gtp_e2e::frames::receive(),
         Arguments::FramesOut { law } => gtp_e2e::frames::send(&law),
+        Arguments::StepIn { connections } => gtp_e2e::in_step::receive(connections),
+        Arguments::StepOut { plan } => gtp_e2e::in_step::send(&plan),
         Arguments::Sink { plan } => {
             let plan = serde_json::from_slice(&std::fs::read(plan)?)?;
             tokio::runtime::Runtime::new()?.block_on(gtp_e2e::plan::run(plan))
