@@ -377,8 +377,7 @@ mod tests {
 
     fn member(place: usize, drawn: &Drawn) -> Member {
         let &(uid, group, [least, most], each, ..) = drawn;
-        let transfer =
-            TransferId { client: 1, principal: u64::from(each) + 1, transfer: place as u64 };
+        let transfer = TransferId { client: 1, principal: each + 1, transfer: place as u64 };
         let (least, most) = (Rate::from_mbps(least.min(most)), Rate::from_mbps(most));
         let terms = Terms { weight: 1.0, each: Rate::from_mbps(each), group, least, most };
         Member { uid, server: ServerId::new(uid, 1, 1), transfer, terms }

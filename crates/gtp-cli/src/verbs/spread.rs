@@ -61,7 +61,7 @@ async fn call(args: &StreamArgs, host: &Host) -> Result<Vec<Receiver>, Failure> 
         let frames = args.unreliable.then(|| delivery(args));
         calling.spawn(async move {
             let opened = match frames {
-                None => connect.start(&host).await.map(|stream| of_bytes(stream)),
+                None => connect.start(&host).await.map(of_bytes),
                 Some(delivery) => connect.start_frames(&host, delivery).await.map(of_frames),
             };
             (number, opened)

@@ -62,7 +62,7 @@ impl Pulse {
         let tick = self.ticks;
         self.ticks += 1;
         let is_calm = self.is_known() && begun != Begun::No;
-        if is_calm && tick % CALM != 0 {
+        if is_calm && !tick.is_multiple_of(CALM) {
             return Ok(());
         }
         let mut word = Vec::new();

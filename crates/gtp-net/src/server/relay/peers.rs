@@ -214,6 +214,7 @@ fn is_final(failure: &Failure) -> bool {
         | FailureKind::Integrity
         | FailureKind::TimeLimit
         | FailureKind::Interrupted
+        | FailureKind::OutsideHours
         | FailureKind::Other
         | FailureKind::Partial => false,
     }
