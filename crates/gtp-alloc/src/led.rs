@@ -33,7 +33,7 @@ impl Counts {
         self.received.saturating_add(self.lost)
     }
 
-    /// Lost of all that were sent: nought if nothing was.
+    /// Lost of all that were sent: zero if nothing was.
     pub fn loss(&self) -> f64 {
         let sent = self.sent();
         if sent == 0 { 0.0 } else { self.lost as f64 / sent as f64 }

@@ -1,10 +1,10 @@
 //! Hierarchical max-min: a host's capacity among users, theirs among transfers, theirs among
 //! sessions.
 //!
-//! Shares are settled from the top: a user has what his weight gives him however many sessions he
-//! opens, and what his own sessions cannot use goes to his others first, then to everybody. The
+//! Shares are settled from the top: a user has what the user's weight gives, however many sessions
+//! there are, and what some of them cannot use goes to the user's others first, then to all. The
 //! same tree flattens into one weight for each session, which does not depend on rates; with those
-//! weights the flat law of [`crate::grant`] gives every user his share whenever all want more.
+//! weights the flat law of [`crate::grant`] gives each user its share whenever all want more.
 //! Nothing here knows what a user or a transfer is: a tree is any depth of nodes.
 
 use alloc::vec::Vec;
@@ -63,7 +63,7 @@ pub fn weights(nodes: &[Node], out: &mut Vec<f64>) {
             let sum: f64 = of_kind().map(|&n| weight(&nodes[n])).sum();
             for &n in of_kind() {
                 let part = match group {
-                    // Users do not share a weight: each has his own.
+                    // Users do not share a weight: each has its own.
                     None => weight(&nodes[n]),
                     Some(_) => weight(&nodes[n]) / sum,
                 };
@@ -203,7 +203,7 @@ fn split(amount: f64, children: &[usize], nodes: &[Node], ranges: &mut [Range], 
     }
 }
 
-/// The level at which `amount` is used up; infinite if everybody can have his most.
+/// The level at which `amount` is used up; infinite if all can have their most.
 fn level(amount: f64, children: &[usize], nodes: &[Node], ranges: &[Range]) -> f64 {
     // Below `least/w` a child has its least, beyond `most/w` its most, between them it rises.
     let mut turns: Vec<(f64, f64, f64)> = Vec::with_capacity(2 * children.len());

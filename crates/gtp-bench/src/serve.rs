@@ -112,7 +112,7 @@ impl Server {
         let tls = tls::server_config(&self.identity);
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
-                // Out of descriptors, or somebody changed his mind: those who are here go on.
+                // Out of descriptors, or a caller has gone again: those that are here go on.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };

@@ -65,7 +65,7 @@ pub fn sending_rate(gap: f64, length: f64, interface: f64) -> f64 {
     length / (length / interface + gap) // eq. 5
 }
 
-/// Eq. 5 solved for the gap; nought for rates at or above the interface's.
+/// Eq. 5 solved for the gap; zero for rates at or above the interface's.
 pub fn gap_of(rate: f64, length: f64, interface: f64) -> f64 {
     (length / rate - length / interface).max(0.0)
 }

@@ -41,7 +41,7 @@ impl Rng {
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// Whether an event of this `chance` happens. Chances of nought and of one draw nothing.
+    /// Whether an event of this `chance` happens. Chances of zero and of one draw nothing.
     pub fn happens(&mut self, chance: Chance) -> bool {
         match chance {
             Chance::NEVER => false,
@@ -51,12 +51,12 @@ impl Rng {
     }
 }
 
-/// A probability in billionths, from nought to one.
+/// A probability in billionths, from zero to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Chance(u32);
 
 impl Chance {
-    /// Probability nought.
+    /// Probability zero.
     pub const NEVER: Chance = Chance(0);
     /// Probability one.
     pub const ALWAYS: Chance = Chance(BILLION);

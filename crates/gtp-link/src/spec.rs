@@ -76,7 +76,7 @@ pub struct Policer {
     pub bucket: Bytes,
 }
 
-/// Delay that varies between nought and `span`.
+/// Delay that varies between zero and `span`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Jitter {
     /// The most that is added; the mean is half of it.

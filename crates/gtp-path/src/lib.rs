@@ -58,7 +58,7 @@ pub trait Control: Router + Any {}
 impl<T: Router + Any> Control for T {}
 
 /// Decides which packets a link loses at its entrance: called with the packet's ordinal there
-/// (from nought) and the packet; `true` loses it.
+/// (from zero) and the packet; `true` loses it.
 pub type Thief = Box<dyn FnMut(u64, &Packet) -> bool>;
 
 /// Which packets leave a link's queue before all others.
@@ -289,7 +289,7 @@ impl World {
         self.hops[link].thief = Some(thief);
     }
 
-    /// Loses the packets with these ordinals (from nought) at the link's entrance.
+    /// Loses the packets with these ordinals (from zero) at the link's entrance.
     pub fn lose(&mut self, link: usize, ordinals: &[u64]) {
         let ordinals = ordinals.to_vec();
         self.set_thief(link, Box::new(move |n, _| ordinals.contains(&n)));

@@ -13,7 +13,7 @@ impl Draw {
         Draw(seed)
     }
 
-    /// Even between nought and one, one excluded.
+    /// Even between zero and one, one excluded.
     pub(crate) fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

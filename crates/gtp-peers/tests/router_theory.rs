@@ -189,7 +189,7 @@ fn determination(x: &[f64], y: &[f64]) -> f64 {
 #[test]
 fn figure_7_without_loss_needs_more_than_the_buffer_it_states() {
     // Ten flows of 50 ms, one every 5 s. The buffer is said to be bandwidth times delay, 3,125
-    // packets, and the loss nought (table 1); the paper's own equations want seven times as much
+    // packets, and the loss zero (table 1); the paper's own equations want seven times as much
     // when the third flow comes, because two are on their way up to a factor that is too high.
     let mut fluid = one_link(CAPACITY, INITIAL, 5e-3);
     let mut most = Vec::new();

@@ -9,11 +9,11 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use crate::meter::{Meter, WindowedMax};
 
-/// This many times the largest grant of late is too much...
+/// This many times the largest grant of late is too much.
 const TIMES: f64 = 2.0;
-/// ... and this beside it, so that sessions at rest are not judged by a few packets...
+/// So much beside it is allowed, so that sessions at rest are not judged by a few packets.
 const BESIDE: Rate = Rate::from_mbps(2);
-/// ... on average over this many leases.
+/// Rates are judged on average over this many leases.
 const LEASES: u64 = 2;
 
 /// Watches one source.

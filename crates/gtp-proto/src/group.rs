@@ -45,7 +45,7 @@ pub struct Group {
 
 /// Work beyond round trip and intervals: covers late wake-ups and the reading ahead at the source.
 const SLACK: Span = Span::from_millis(80);
-/// Nobody is asked for less than this much at a time, whatever his rate.
+/// No source is asked for less than this much at a time, whatever its rate.
 const LEAST_OUTSTANDING: u64 = 256;
 /// A source that would be busy for this much longer than others are idle gives its work back.
 pub const TAIL_PATIENCE: Span = Span::from_millis(400);

@@ -102,9 +102,9 @@ pub const DEMAND_ALPHA: f64 = 0.1;
 /// How long an application-limited session keeps its best recent claim (on-off applications).
 pub const DEMAND_HOLD: Span = Span::from_millis(500);
 /// A session over which one end decides alone may claim so many times what it moves where nobody
-/// says what it wants...
+/// says what it wants.
 pub const ALONE_GROWS: f64 = 2.0;
-/// ... or this part of the capacity, if that is more.
+/// A session over which one end decides alone may claim this part of the capacity in any case.
 pub const ALONE_LEAST: f64 = 1.0 / 16.0;
 
 /// One-way links that a router allocates: eight links, both ways of each.

@@ -20,7 +20,7 @@ pub const ROOM_PART: f64 = 1.0 / 256.0;
 /// A party's room is at least a packet a second, however small the capacity.
 pub const ROOM_LEAST: Rate = Rate::from_bps(12_000);
 /// The party of all clients of a server that are not on its list: anybody can make as many keys as
-/// he likes. No other party has this number.
+/// they like. No other party has this number.
 pub const STRANGERS: u64 = 1;
 
 /// Returns what a session under the grant law asks of its node.

@@ -3,7 +3,7 @@
 //!
 //! Sequenced packets keep messages apart without framing, and the end of the connection is the end
 //! of the process, however that came about. Who is at the other end is what the kernel says, never
-//! what he says himself. Nothing here waits unless it is called `wait`.
+//! what the other end says. Nothing here waits unless it is called `wait`.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

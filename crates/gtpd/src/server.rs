@@ -99,11 +99,12 @@ const PACKETS: usize = 256;
 const PACKETS_OF_ONE: usize = 64;
 /// A connection that has not attached, or does not read its list, ends after this.
 const ASKING_MOST: Span = Span::from_secs(10);
-/// Turns come no closer than this...
+/// Turns come no closer than this.
 const REST_LEAST: Span = Span::from_millis(1);
-/// ... and than so many times what a turn takes: at most a seventeenth of a core...
+/// Turns come no closer than so many times what one takes: a seventeenth of a core at most.
 const REST_TIMES: u64 = 16;
-/// ... while a turn takes no more than 6 ms; nobody waits longer for the next than this.
+/// Nobody waits longer than this for the next turn, however long one takes: [`REST_TIMES`] holds
+/// while a turn takes 6 ms at most.
 const REST_MOST: Span = Span::from_millis(100);
 /// The longest rest while processes come back from an earlier daemon, or very many come at once.
 const REST_WAITING: Span = Span::from_millis(5);

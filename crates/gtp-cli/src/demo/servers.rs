@@ -68,7 +68,7 @@ impl Starting {
         let home = workspace.home(source);
         let system = |error: std::io::Error| other(format!("cannot start a server: {error}"));
         let mut command = Command::new(std::env::current_exe().map_err(system)?);
-        // What the user set for transfers of his own is not meant for these.
+        // What the user set for other transfers is not meant for these.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("GTP_") {
                 command.env_remove(name);

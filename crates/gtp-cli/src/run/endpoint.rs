@@ -27,9 +27,9 @@ pub struct Endpoint {
     lock: Option<File>,
 }
 
-/// Another pump that is about to begin or to end is waited for so long...
+/// Another pump that is about to begin or to end is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// ...and looked at this often.
+/// A pump that is waited for is looked at this often.
 const LOOK_SPAN: Duration = Duration::from_millis(10);
 /// What the name of a socket that is being closed ends with.
 const CLOSING: &str = ".closing";
@@ -85,7 +85,7 @@ impl Endpoint {
         Ok(self.listener.accept().await?.0)
     }
 
-    /// Closes it, unless somebody has come meanwhile: then it is open again, and he is let in.
+    /// Closes it, unless somebody has come meanwhile: then it stays open and lets the caller in.
     ///
     /// # Errors
     /// Where somebody has come who cannot be let in now. It is open again then as well.

@@ -62,9 +62,9 @@ struct Known {
 
 /// Most that are remembered.
 const MOST: usize = 128;
-/// Those that are over are shown for so long...
+/// Connections that are over are shown for so long, less [`LOOK_SPAN`] at most.
 const SHOWN: Span = Span::from_millis(600_000);
-/// ...less this at most: so often it is to be looked which are there.
+/// Time between two looks at which connections are over.
 pub const LOOK_SPAN: Duration = Duration::from_secs(60);
 /// Characters of a reason.
 const WHY_MOST: usize = 120;

@@ -36,7 +36,7 @@ struct Keeper {
     remains: String,
 }
 
-/// Keeps a pump until one ends of itself, or is told to.
+/// Keeps a pump until one ends unasked, or is told to.
 pub fn keep(args: &PumpArgs) -> Result<ExitCode, Failure> {
     detach::leave_session();
     let socket = place::socket(args.socket.as_deref())?;
@@ -189,7 +189,7 @@ fn first_line(stdout: Option<ChildStdout>) -> std::io::Result<String> {
     Ok(said.trim().to_owned())
 }
 
-/// Whether a pump that has ended so has ended of itself, or was told to.
+/// Whether a pump that has ended so has ended unasked, or was told to.
 fn ended_as_told(ended: ExitStatus) -> bool {
     let told = [Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw);
     ended.success() || ended.signal().is_some_and(|signal| told.contains(&signal))
@@ -244,7 +244,7 @@ mod tests {
             command.spawn().map_err(other)
         };
         keep_on(start, std::future::pending::<()>).await.unwrap();
-        assert_eq!(pumps.len(), 1, "the third ended of itself");
+        assert_eq!(pumps.len(), 1, "the third ended unasked");
     }
 
     #[tokio::test]

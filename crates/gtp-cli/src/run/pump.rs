@@ -222,7 +222,7 @@ impl Pump {
                         match endpoint.close() {
                             Ok(None) => return Ok(()),
                             Ok(Some(late)) => drop(tokio::spawn(Arc::clone(self).attend(late))),
-                            // He is heard as soon as he can be.
+                            // The caller is heard as soon as that can be.
                             Err(error) => not_heard(&error).await,
                         }
                     }

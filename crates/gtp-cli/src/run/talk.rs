@@ -1,7 +1,7 @@
 //! What programs and the pump say to each other: a line each way, and perhaps a descriptor.
 //!
-//! The socket keeps messages apart. Only the user himself is heard, and what he says is read as
-//! if he were a stranger. The first word of a question is the version of all this: a library and a
+//! The socket keeps messages apart. Only the same user is heard, and that as if it were a
+//! stranger. The first word of a question is the version of all this: a library and a
 //! pump of different ones part with clear words.
 
 use std::io::{self, IoSliceMut};

@@ -13,7 +13,7 @@ pub struct Trajectories {
 }
 
 /// Mean absolute difference over time, as a part of the mean rate (of both, so that neither is the
-/// measure of the other). Nought: the same everywhere; two: never at the same time.
+/// measure of the other). Zero: the same everywhere; two: never at the same time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Distance {
     /// Of each session.
@@ -49,7 +49,7 @@ fn parts(one: &[f64], other: &[f64]) -> (f64, f64) {
         .fold((0.0, 0.0), |(apart, mean), (a, b)| (apart + (a - b).abs(), mean + 0.5 * (a + b)))
 }
 
-/// Curves that are both nought throughout are the same.
+/// Curves that are both zero throughout are the same.
 fn ratio((apart, mean): (f64, f64)) -> f64 {
     if apart == 0.0 { 0.0 } else { apart / mean }
 }

@@ -47,7 +47,7 @@ pub struct Outcome {
     pub hash: u64,
     /// Events worked off.
     pub events: u64,
-    /// Data packets that arrived, and that were lost; nought of a rate-level run.
+    /// Data packets that arrived, and that were lost; zero of a rate-level run.
     pub packets: (u64, u64),
     /// What the reader should know about this run.
     pub notes: Vec<String>,

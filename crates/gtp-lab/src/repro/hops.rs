@@ -31,9 +31,9 @@ use std::collections::VecDeque;
 pub struct Hops {
     name: String,
     seconds: f64,
-    /// Networks that are drawn …
+    /// Networks that are drawn; then none is given.
     drawn: Option<Drawn>,
-    /// … or one that is given.
+    /// A network that is given; then none is drawn.
     #[serde(default)]
     links: Vec<LinkSpec>,
     #[serde(default)]

@@ -158,7 +158,7 @@ fn lost(session: &course::Course) -> f64 {
     session.lost as f64 / ((session.arrived + session.lost) as f64).max(1.0)
 }
 
-/// What each session should have had, from each change on; nought while it is not there.
+/// What each session should have had, from each change on; zero while it is not there.
 fn goals(outcome: &course::Outcome) -> Vec<(f64, Vec<f64>)> {
     let levels = outcome.sessions.iter().map(|course| &course.wanted);
     let mut moments: Vec<f64> = levels.clone().flatten().map(|(t, _)| *t).collect();

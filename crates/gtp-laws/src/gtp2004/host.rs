@@ -2,7 +2,7 @@
 //!
 //! Departures, where a host looks at its flows now and then, and not at each packet:
 //! - H1 a round (G, 4.1) ends with the first look after a round trip.
-//! - H2 a flow joins (4.4) when its round trip is known; until then its rate is nought. How long
+//! - H2 a flow joins (4.4) when its round trip is known; until then its rate is zero. How long
 //!   its packets are may be known later still.
 //! - H3 a round trip shorter than [`LOOK`] counts as so much where intervals are concerned: what
 //!   comes of a burst within a millisecond says nothing of a rate.

@@ -478,14 +478,13 @@ impl Attempt {
                 _ = look.tick() => {
                     if answers.is_busy() {
                         // Hashing moves nothing, and is wanted.
-                        self.moved_at = self.clock.now();
-                        self.excused = Span::ZERO;
+                        (self.moved_at, self.excused) = (self.clock.now(), Span::ZERO);
                     }
                     self.look(source, seated.as_mut())?;
                     if let Some(seated) = seated {
                         let now = self.clock.now();
-                        let due = seated.due(now, source.progress().rate);
-                        channel.send_all(due.into_iter()).await?;
+                        let rate = source.progress().rate;
+                        channel.send_all(seated.due(now, rate).into_iter()).await?;
                         seated.remarks(now).into_iter().for_each(|text| self.warn(&text));
                     }
                 }

@@ -17,20 +17,20 @@ pub(super) struct Ahead {
     length: Bytes,
 }
 
-/// At least this many, if the rate is not low...
+/// At least this many, if the rate is not low.
 const LEAST: usize = 32;
-/// ... and no more of them than are sent in this time, so that a session that sends little does not
-/// hold much memory...
+/// No more of the least are read than are sent in this time, so that a session that sends little
+/// does not hold much memory.
 const LEAST_SPAN: Span = Span::from_secs(1);
-/// ... but the block that is being sent and the next one.
+/// However little is sent, the block that is being sent and the next one are read.
 const LEAST_OF_ALL: usize = 2;
 /// The reader is asked again when the session has come this part further.
 const AGAIN: usize = 8;
 /// When none was missed, this part less each time.
 const FALL: usize = 32;
-/// Beyond the least, what is sent while so many of the slowest blocks are read...
+/// Beyond the least, what is sent while so many of the slowest blocks are read.
 const SLOWEST: u64 = 2;
-/// ... and no more than is sent in this time.
+/// Beyond the least, no more is read than is sent in this time.
 const MOST: Span = Span::from_millis(100);
 /// Of the longest that a block took, and of the mean length, this part is forgotten with each.
 const FORGOTTEN: u64 = 32;

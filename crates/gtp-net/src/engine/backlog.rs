@@ -16,9 +16,9 @@ const AHEAD: Span = Span::from_millis(1_000);
 const LEAST: Bytes = Bytes(4 << 20);
 /// The writer is behind when this part of it is waiting.
 const PILED: u64 = 4;
-/// The pace is the mean over this long, ...
+/// The pace is the mean over this long.
 const PACE_OVER: Span = Span::from_millis(250);
-/// ... and the best of the last seconds counts, so that one slow sync is not taken for a slow disk.
+/// The best pace of the last seconds counts, so that one slow sync is not taken for a slow disk.
 const BEST_OF: Span = Span::from_secs(3);
 
 /// Watches a writer's pace.

@@ -1,7 +1,7 @@
-//! What a session says of itself beside its report: for the host's daemon and for people.
+//! What a session tells beside its report: for the host's daemon and for people.
 //!
 //! On whose behalf it runs decides with whom it shares: at a host that serves, that is the client,
-//! known by his key if he is on the list, since anybody can make keys, else by the prefix of his
+//! known by its key if that is on the list, since anybody can make keys, else by the prefix of its
 //! address. Names and counters are only shown.
 
 use std::net::IpAddr;

@@ -143,28 +143,17 @@ impl Driver {
                 self.add_session(now, id, flow, *open);
             }
             Notice::RemoveSession(id, flow) => {
-                if let Some(transfer) = self.transfers.get_mut(&id) {
-                    transfer.part(now, flow, &mut self.table);
-                    self.in_.agent.wake(now);
-                }
+                self.change(now, id, |transfer, table| {
+                    transfer.part(now, flow, table);
+                });
             }
-            Notice::Relay(id, notice) => {
-                if let Some(transfer) = self.transfers.get_mut(&id) {
-                    transfer.handle_relay(notice);
-                    self.in_.agent.wake(now);
-                }
-            }
+            Notice::Relay(id, notice) => self.change(now, id, |of, _| of.handle_relay(notice)),
             Notice::FinishFiles(id, expected) => {
                 if let Some(transfer) = self.transfers.get_mut(&id) {
                     transfer.finish_files(expected);
                 }
             }
-            Notice::BeginAnew(id, file) => {
-                if let Some(transfer) = self.transfers.get_mut(&id) {
-                    transfer.begin_anew(file);
-                    self.in_.agent.wake(now);
-                }
-            }
+            Notice::BeginAnew(id, file) => self.change(now, id, |of, _| of.begin_anew(file)),
             Notice::Suspend(id) => {
                 if let Some(transfer) = self.transfers.get_mut(&id) {
                     transfer.stop(now, &mut self.table);
@@ -193,6 +182,14 @@ impl Driver {
                 self.handle_datagram(came, socket, &origin, &mut datagram);
             }
             Notice::Shutdown => self.leave(now),
+        }
+    }
+
+    /// Changes a transfer, if it is still there, in a way that may change what its sessions want.
+    fn change(&mut self, now: Time, id: TransferId, how: impl FnOnce(&mut Transfer, &mut Table)) {
+        if let Some(transfer) = self.transfers.get_mut(&id) {
+            how(transfer, &mut self.table);
+            self.in_.agent.wake(now);
         }
     }
 
@@ -741,7 +738,7 @@ impl Driver {
         }
     }
 
-    /// Everyone gets an equal part of the memory of his direction.
+    /// Each session gets an equal part of the memory of its direction.
     fn share_memory(&mut self) {
         let part = self.place.share(Users::Sources, self.table.sources_mut().count());
         self.table.sources_mut().for_each(|source| source.set_memory(part));

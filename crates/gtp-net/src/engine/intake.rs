@@ -138,17 +138,18 @@ const STANDING_MOST: f64 = 0.5;
 const JUNK_MOST: f64 = 0.02;
 /// Of what was taken in, this part is shared out: the rest empties the buffer.
 const KEPT: f64 = 0.93;
-/// Just after trouble the limit rises by this part in a second...
+/// Just after trouble the limit rises by this part in a second.
 const RISE: f64 = 0.04;
-/// ... and by twice as much after every such span without any...
+/// After each such span without trouble the limit rises twice as fast.
 const DOUBLES: Span = Span::from_millis(500);
-/// ... until it is this much.
+/// The limit rises by this part in a second at most.
 const RISE_MOST: f64 = 0.64;
 /// After the first trouble it rises by this part in a second while the buffer is as good as empty:
 /// in a tenth of a second it becomes a third too much, 10 MB at 5 Gbit/s of the 16 that half a
 /// buffer of 32 MB holds.
 const SEARCH: f64 = 3.0;
-/// ... and while it is no more than so many times what arrives: answers take a round trip.
+/// The first limit rises that fast while it is no more than so many times what arrives: answers
+/// take a round trip.
 const AHEAD: f64 = 1.4;
 /// A buffer is as good as empty below this.
 const EMPTY: f64 = 0.1;
@@ -169,9 +170,10 @@ const RESTS: u64 = 2;
 /// Not more than this part of the limit is kept back for that: what comes stays so much that no
 /// limit seems far above it.
 const DRAIN_MOST: f64 = 0.3;
-/// A limit is told anew when it has fallen or risen so much ...
+/// A limit is told anew when it has fallen or risen so much.
 const NEWS: (f64, f64) = (0.98, 1.005);
-/// ... and, while a buffer empties, so much: each time all sessions are told.
+/// While a buffer empties, a limit is told anew when it has changed so much: all sessions are told
+/// each time.
 const DRAIN_NEWS: (f64, f64) = (0.95, 1.05);
 /// Before more is done, what was done gets this time and [`INTERVALS`] control intervals.
 const PATIENCE: Span = Span::from_millis(60);

@@ -55,9 +55,9 @@ pub(super) enum Users {
 }
 
 /// Datagrams that may be on their way to an engine from others: more are lost, so that whoever
-/// sends to wrong sockets fills no memory...
+/// sends to wrong sockets fills no memory.
 const STRAYS_MOST: usize = 256;
-/// ... and none is longer than the longest that an end sends, and a little.
+/// A datagram that is passed on is no longer than the longest that an end sends, and a little.
 const STRAY_BYTES: usize = 9_216;
 
 impl Place {

@@ -26,10 +26,10 @@ pub(super) struct Timing {
     watched: bool,
 }
 
-/// Catching up may take so long in any case...
+/// Catching up may take so long in any case.
 const CATCH_UP: Span = Span::from_millis(20);
-/// ... and so many times the wait before it: a thread that is busy for four fifths of its time
-/// needs no more.
+/// Catching up may take so many times the wait before it: a thread that is busy for four fifths
+/// of its time needs no more.
 const WAITS: u64 = 4;
 
 impl Timing {

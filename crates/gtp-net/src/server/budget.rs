@@ -20,7 +20,7 @@ use crate::messages::{ENTRIES_MAX, ENTRY_MEMORY, LISTINGS_MEMORY, PATHS_MAX};
 pub(crate) enum Holder {
     /// A key on the list.
     Listed(Fingerprint),
-    /// All keys that are not on the list together: anybody can have as many as he likes.
+    /// All keys that are not on the list together: anybody can have as many as they like.
     Strangers,
 }
 

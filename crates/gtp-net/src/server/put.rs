@@ -348,7 +348,7 @@ fn what_is_there(sink: &dyn BlockSink, manifest: &Manifest) -> Ready {
 
 /// The opening of a sink, which reads what is there on a thread of its own. That ends at the next
 /// block when this is dropped, and only then lets go of what it `held`: whoever comes and goes in a
-/// loop meets his own limits.
+/// loop meets the limits of one client.
 struct Opening<T> {
     job: JoinHandle<T>,
     recheck: Arc<Recheck>,

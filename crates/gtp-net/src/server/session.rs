@@ -144,12 +144,7 @@ pub(super) async fn serve(
         why = stop.seat.told() => Err(Refusal::new(why.reason(), why.failure().text)),
     };
     let judged = match judged {
-        Ok(judged) => {
-            let by = (judged.key, &open.verb);
-            let staying = stay_if_allowed(&shared, &stop.seat, by, &judged.place);
-            let counted = staying.await.and_then(|()| count_ticket(&shared, &judged));
-            counted.map(|()| judged)
-        }
+        Ok(judged) => stay(&shared, &stop.seat, &open.verb, judged).await,
         refused => refused,
     };
     let Judged { place, suite, weight_milli, path_use, holder, allowance, groups, ticket, key } =
@@ -189,6 +184,18 @@ pub(super) async fn serve(
     let is_done = ending.is_done;
     told.end(ending);
     is_done
+}
+
+/// Has a client that was let in stay for as long as it is allowed to, and counts its ticket.
+async fn stay(
+    shared: &Shared,
+    seat: &Seat,
+    verb: &Verb,
+    judged: Judged,
+) -> Result<Judged, Refusal> {
+    stay_if_allowed(shared, seat, (judged.key, verb), &judged.place).await?;
+    count_ticket(shared, &judged)?;
+    Ok(judged)
 }
 
 /// The ticket that a client shows, if it is valid here. The client never falls back to its own
@@ -512,7 +519,7 @@ impl Client {
             revision: self.channel.revision(),
             role: Role::Responder,
             law: known_law(self.open.law),
-            // What the client asked for is his end's; a tree here makes it less.
+            // What the client asked for is its end's; a tree here makes it less.
             weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
             path: self.path_use,
             max_rate: shared.terms().max_rate,

@@ -107,10 +107,10 @@ pub struct Caller {
 
 /// What a caller wants, as far as it is granted.
 struct Wish {
-    /// This host, at the engine that serves him.
+    /// This host, at the engine that serves the caller.
     host: Host,
     service: Vec<u8>,
-    /// Session ids of what the caller says and of what he hears: ours and his.
+    /// Session ids of what the caller says and of what it hears: ours and its own.
     up: (u32, u32),
     down: (u32, u32),
     law: crate::messages::Law,
@@ -212,7 +212,7 @@ async fn listen(
     }
 }
 
-/// Hears what somebody wants, and passes him on.
+/// Hears what a caller wants, and passes it on.
 async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc::Sender<Caller>) {
     let met = tokio::select! {
         met = ControlChannel::accept(stream, &shared.tls) => met,
@@ -422,7 +422,7 @@ impl Wish {
 }
 
 impl Caller {
-    /// What the caller wants to be connected to, as he named it.
+    /// What the caller wants to be connected to, as it named it.
     pub fn service(&self) -> &[u8] {
         &self.wish.service
     }
@@ -432,30 +432,30 @@ impl Caller {
         printable(&self.wish.service)
     }
 
-    /// His key, which he has proved to hold.
+    /// The caller's key, which it has proved to hold.
     pub fn peer(&self) -> Fingerprint {
         self.channel.peer()
     }
 
-    /// Whence he comes.
+    /// The caller's address.
     pub fn remote(&self) -> SocketAddr {
         self.channel.ends().remote
     }
 
-    /// The address of this host that he has called.
+    /// The address of this host that was called.
     pub fn local(&self) -> SocketAddr {
         self.channel.ends().local
     }
 
-    /// How he wants frames delivered; none if he wants a stream of bytes.
+    /// How the caller wants frames delivered; none if it wants a stream of bytes.
     pub fn delivery(&self) -> Option<Delivery> {
         self.wish.delivery
     }
 
-    /// Connects him to a stream of bytes.
+    /// Connects the caller to a stream of bytes.
     ///
     /// # Errors
-    /// When his session ids cannot be used, or he wants frames.
+    /// When the caller's session ids cannot be used, or it wants frames.
     pub fn accept(self) -> Result<Stream, Failure> {
         match self.wish.delivery {
             None => Ok(self.open()?.of_bytes()),
@@ -463,10 +463,10 @@ impl Caller {
         }
     }
 
-    /// Connects him to a stream of frames.
+    /// Connects the caller to a stream of frames.
     ///
     /// # Errors
-    /// When his session ids cannot be used, or he wants bytes.
+    /// When the caller's session ids cannot be used, or it wants bytes.
     pub fn accept_frames(self) -> Result<FrameStream, Failure> {
         match self.wish.delivery {
             Some(_) => Ok(self.open()?.of_frames()),
@@ -489,7 +489,7 @@ impl Caller {
         Ok(start(&wish.host, channel, sessions, silence, Some(held)))
     }
 
-    /// Tells him no, and why.
+    /// Tells the caller no, and why.
     pub async fn refuse(mut self, reason: Reason, text: impl Into<String>) {
         if self.channel.send(&Message::fault(reason, text)).await.is_ok() {
             self.channel.close().await;

@@ -25,7 +25,7 @@ pub fn share(capacity: f64, flows: f64) -> f64 {
 /// share `theta` of `capacity`: `max(t1, t2) < t < t1 + t2`.
 ///
 /// This is eq. 18, for `capacity >> flows * initial` only: `t1` is the approximation of eq. 24,
-/// which leaves out `ln(1 - flows * initial / capacity) / beta`. `theta` lies between nought and
+/// which leaves out `ln(1 - flows * initial / capacity) / beta`. `theta` lies between zero and
 /// one, both excluded, and `initial` below `theta * capacity / flows`: beyond that the times are
 /// negative or no numbers.
 ///

@@ -29,7 +29,7 @@ use gtp_alloc::{Bytes, Rate, Time};
 use crate::advertised::{FORGOTTEN, Message, SESSIONS_MAX, rate_for};
 use crate::{Admission, Body, Packet, Router};
 
-/// The two least rates of a way, and at which place of it the least is; place nought is the
+/// The two least rates of a way, and at which place of it the least is; place zero is the
 /// session itself with what it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Least {

@@ -7,7 +7,7 @@
 
 use gtp_alloc::{Bytes, Rate, Time};
 
-/// The seconds between two packets of `size` at `rate`: eq. II.13. Infinite at rate zero, nought
+/// The seconds between two packets of `size` at `rate`: eq. II.13. Infinite at rate zero, zero
 /// at an unlimited rate.
 pub fn gap(size: Bytes, rate: Rate) -> f64 {
     size.0 as f64 * 8.0 / rate.as_f64()

@@ -73,7 +73,7 @@ impl Wanted {
         self.ranges.is_empty()
     }
 
-    /// One more than the last block wanted; nought if there is none.
+    /// One more than the last block wanted; zero if there is none.
     pub fn end(&self) -> u64 {
         self.ranges.values().next_back().map_or(0, |asked| asked.end)
     }

@@ -115,7 +115,7 @@ impl Receiver {
     /// A receiver with an empty buffer.
     ///
     /// # Panics
-    /// If the segment size is nought.
+    /// If the segment size is zero.
     pub fn new(config: ReceiverConfig) -> Receiver {
         assert!(config.mss > Bytes::ZERO, "a segment has payload");
         Receiver {

@@ -1,6 +1,6 @@
 //! What TCP's two ends say to each other, as fields.
 //!
-//! Sequence numbers count whole segments from nought, not bytes: every segment but a transfer's
+//! Sequence numbers count whole segments from zero, not bytes: every segment but a transfer's
 //! last is full. Sizes on the wire follow the options that a real segment would carry.
 
 use core::ops::Range;
@@ -12,7 +12,7 @@ use crate::Note;
 /// A segment of one of a sender's connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
-    /// Which of the connections that share a transfer; nought if there is one.
+    /// Which of the connections that share a transfer; zero if there is one.
     pub connection: u16,
     /// What it says.
     pub segment: Segment,

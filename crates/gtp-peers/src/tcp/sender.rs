@@ -180,7 +180,7 @@ impl Sender {
     /// A sender under this law, which starts at `now`.
     ///
     /// # Panics
-    /// If the segment size is nought.
+    /// If the segment size is zero.
     pub fn new(now: Time, config: SenderConfig, law: Box<dyn Law>) -> Sender {
         assert!(config.mss > Bytes::ZERO, "a segment has payload");
         let phase = match config.opening {

@@ -9,7 +9,7 @@ use super::fabric::{Control, Fabric, Pipe};
 use super::world::{Role, World};
 use crate::trace::{BINS_MOST, LinkTrace, SessionTrace, Trace};
 
-/// Counters when the last bin ended. What is added later began at nought.
+/// Counters when the last bin ended. What is added later began at zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     sessions: Vec<u64>,

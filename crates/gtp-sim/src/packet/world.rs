@@ -781,7 +781,7 @@ fn check_session(spec: &SessionSpec) -> Result<(), BuildError> {
     Err(BuildError::OutOfRange(fault))
 }
 
-/// Drawn clock offsets: never nought, because zero stands for "none" on the wire, and up to a
+/// Drawn clock offsets: never zero, because that stands for "none" on the wire, and up to a
 /// little less than the 4,295 s after which 32-bit microseconds begin again.
 const CLOCK_LEAST: Span = Span::from_secs(1);
 const CLOCK_MOST: Span = Span::from_secs(4_000);

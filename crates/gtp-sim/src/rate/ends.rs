@@ -244,9 +244,9 @@ pub(super) struct SinkEnd {
     pub told_offer: u64,
     /// Grants so far.
     pub issued: u32,
-    /// Grants on their round trip: where echoes arrive …
+    /// Grants on their round trip: where echoes arrive.
     pub echoes: Place,
-    /// … and the slot where the next grant starts.
+    /// The slot where the next grant starts.
     pub grants: u32,
 }
 

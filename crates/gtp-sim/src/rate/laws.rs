@@ -95,9 +95,9 @@ impl Desk {
     }
 }
 
-/// An agent tells a raise of a grant only beyond this part of it …
+/// An agent tells a raise of a grant only beyond this part of it.
 const NEWS: f64 = 1e-4;
-/// … and beyond this many bit/s.
+/// An agent tells a raise of a grant only beyond this many bit/s.
 const NEWS_LEAST: f64 = 1_000.0;
 
 /// Whether a sink that last issued `newest` issues `rate` now, when `outstanding` grants have not

@@ -64,7 +64,7 @@ pub struct Network {
     /// Chance of each packet to be lost behind the port.
     #[serde(default)]
     pub loss: f64,
-    /// Packets, by their number at the port from nought, that are lost before it.
+    /// Packets, by their number at the port from zero, that are lost before it.
     #[serde(default)]
     pub lose: Vec<u64>,
     /// The host behind the port, if it cannot read all that comes.

@@ -1,7 +1,7 @@
 //! What entries read off the course of a run of rivals, as numbers.
 //!
 //! Times are seconds since the run began; rates are Mbit/s on the link into the receiver, headers
-//! included, unless it says goodput. What a run does not have is an error, never a nought.
+//! included, unless it says goodput. What a run does not have is an error, never a zero.
 
 use super::run::{BIN_S, Course, FlowCourse, LOOK};
 use serde::Deserialize;
@@ -97,14 +97,14 @@ pub enum What {
     },
     /// How long each flow's transfer took; infinite if it did not end.
     Done,
-    /// The intervals between frames in ms, from this frame on, counted from nought.
+    /// The intervals between frames in ms, from this frame on, counted from zero.
     Frames {
         /// The first frame.
         first: usize,
     },
     /// When a frame was complete, in s since the run began.
     FrameAt {
-        /// The frame, counted from nought.
+        /// The frame, counted from zero.
         frame: usize,
     },
     /// Packets that found the receiving host's buffer full.

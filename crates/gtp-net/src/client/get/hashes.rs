@@ -1,7 +1,7 @@
 //! The end of a transfer: who is asked for the hashes, and what follows from what they say.
 //!
 //! When to wait for whom is the question's own business; here its answers become files with names,
-//! a failure, or a source given up. Nobody loses his say unless the user hears of it.
+//! a failure, or a source given up. No source is given up unless the user hears of it.
 
 use gtp_store::SinkError;
 

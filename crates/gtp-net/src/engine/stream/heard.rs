@@ -11,9 +11,10 @@ use super::spoken::LAST;
 
 /// An emptied ring gives back memory beyond this.
 const KEPT: usize = 64 << 10;
-/// What is asked for at a time is a part of the window like this...
+/// What is asked for at a time is a part of the window like this.
 const STEP_PART: u64 = 16;
-/// ... and at most so many units: a request each few milliseconds, whatever the rate.
+/// At most so many units are asked for at a time: a request each few milliseconds, whatever the
+/// rate.
 const STEP_MOST: u64 = 512;
 
 /// The bytes of a stream between its session and the application.

@@ -70,7 +70,7 @@ impl Spoken {
         if self.finished { 0 } else { self.most.saturating_sub(self.unsent()) }
     }
 
-    /// Whether so much room is worth waking a writer for: half of all, so that he is not woken for
+    /// Whether so much room is worth waking a writer for: half of all, so that it is not woken for
     /// every packet.
     pub fn has_much_room(&self) -> bool {
         self.room() >= self.most / 2

@@ -8,7 +8,7 @@
 //!
 //! Lemmas, each a property test below under the hypotheses under which it is true:
 //! - Lemma 1 [FIX] needs `k2 alpha < 1` (printed `> 1`).
-//! - Lemma 2 [FIX] the limit in decrease mode is `L/(L/C + c/(k1 alpha))`, not nought; that the
+//! - Lemma 2 [FIX] the limit in decrease mode is `L/(L/C + c/(k1 alpha))`, not zero; that the
 //!   mode does not lock is right, because losses end before.
 //! - Lemma 3 [FIX] needs `k2 (1 - alpha - mu/C) > 1`, a little more than printed: else losses may
 //!   near the target from below for ever, and no decrease comes.

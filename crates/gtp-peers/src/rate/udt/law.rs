@@ -217,7 +217,7 @@ impl Spans {
         self.spans.push_back(span);
     }
 
-    /// Packets a second; nought unless more than `least` spans are near the median.
+    /// Packets a second; zero unless more than `least` spans are near the median.
     pub fn rate(&self, least: usize) -> f64 {
         let mut sorted: Vec<f64> = self.spans.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);

@@ -105,7 +105,7 @@ impl Law for Bic {
         }
         let cut = |x| if self.whole.is_some() { libm::floor(x) } else { x };
         let w = cut(loss.window);
-        // Paper, III.C, fast convergence: who lost below his old maximum leaves room for others.
+        // Paper, III.C, fast convergence: one that lost below its old maximum leaves room.
         let last_max = if w < self.last_max { cut(w * (1.0 + BETA) / 2.0) } else { w };
         // Paper, III.D; thesis, II.5.B: (1 - beta) w with beta what is taken.
         let kept = if w <= LOW_WINDOW { w / 2.0 } else { cut(w * BETA) };

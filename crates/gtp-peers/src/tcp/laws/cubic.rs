@@ -152,7 +152,7 @@ impl Law for Cubic {
     fn handle_timeout(&mut self, loss: &LossView, window: &mut Window) {
         window.threshold = self.lose(loss.window).max(2.0);
         window.size = 1.0;
-        // 4.8: K is nought, the plateau is where avoidance begins.
+        // 4.8: K is zero, the plateau is where avoidance begins.
         self.plateau = 0.0;
     }
 
