@@ -792,18 +792,4 @@ const LAST_WORD_SPAN: Duration = Duration::from_secs(2);
 const FAILED_MAX: usize = 1_000;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn what_is_to_be_sent_comes_back_when_the_line_breaks_while_it_is_listed() {
-        let mut lent = Vec::new();
-        let (tell, told) = std::sync::mpsc::channel();
-        let work = tokio::task::spawn_blocking(move || (vec!["tree"], told.recv()));
-        let broken = Failure::new(FailureKind::Temporary, "the line broke");
-        tell.send(()).unwrap();
-        let given = give_back(&mut lent, work, Err(broken)).await;
-        assert!(given.is_err_and(|failure| failure.is_temporary()));
-        assert_eq!(lent, ["tree"]);
-    }
-}
+mod tests;
