@@ -21,7 +21,7 @@ use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
 use super::clients::Seat;
 use super::put::{TakenRoom, Target, Trouble, must_leave, refuse};
-use super::renewed::{NotRenewed, Renewed};
+use super::renewed::Renewed;
 use super::session::{Client, Ending};
 use super::spot::{Spot, find};
 use super::{Moved, Pace, ServeConfig, Shared, Stop};
@@ -411,12 +411,8 @@ fn renew(
     by: (Fingerprint, Fingerprint),
     now: Time,
 ) -> Result<(), Trouble> {
-    let refused = |why: NotRenewed| {
-        let failure = Failure::new(FailureKind::Authentication, why.to_string());
-        Trouble::told(Reason::NotAuthorised, failure)
-    };
-    renewed.count(now).map_err(refused)?;
-    renewed.replace(&judged(again, by)?).map_err(refused)
+    renewed.count(now)?;
+    Ok(renewed.replace(&judged(again, by)?)?)
 }
 
 /// Reads no more of what is there once nobody waits for it.

@@ -9,8 +9,11 @@ use std::sync::Arc;
 use gtp_alloc::{Span, Time};
 
 use super::fetch::{Source, by_url};
+use super::put::Trouble;
 use crate::client::{Tickets, Url};
+use crate::flows::{Failure, FailureKind};
 use crate::identity::Fingerprint;
+use crate::messages::Reason;
 
 /// How often new tickets may come in the long run; a client sends them each five minutes.
 const EACH: Span = Span::from_secs(30);
@@ -29,20 +32,52 @@ pub(super) enum NotRenewed {
     Others,
 }
 
+impl From<NotRenewed> for Trouble {
+    fn from(why: NotRenewed) -> Trouble {
+        let failure = Failure::new(FailureKind::Authentication, why.to_string());
+        Trouble::told(Reason::NotAuthorised, failure)
+    }
+}
+
+/// How often tickets have come from a client.
+pub(super) struct Renewals {
+    began: Time,
+    /// Tickets, or lists of them, that are sent apart and each in its own time.
+    apart: u64,
+    times: u64,
+}
+
+impl Renewals {
+    /// None so far.
+    pub fn new(apart: u64, now: Time) -> Renewals {
+        Renewals { began: now, apart, times: 0 }
+    }
+
+    /// Counts tickets that have come, before anything of them is checked.
+    ///
+    /// # Errors
+    /// [`NotRenewed::TooOften`].
+    pub fn count(&mut self, now: Time) -> Result<(), NotRenewed> {
+        self.times += 1;
+        let passed = now.since(self.began).as_nanos() / EACH.as_nanos();
+        let most = self.apart.saturating_mul(AT_ONCE + passed);
+        if self.times <= most { Ok(()) } else { Err(NotRenewed::TooOften) }
+    }
+}
+
 /// The tickets of a fetch.
 pub(super) struct Renewed {
     tickets: Arc<Tickets>,
     /// The objects and the keys of their servers, in order.
     of: Vec<(Url, Fingerprint)>,
-    began: Time,
-    times: u64,
+    renewals: Renewals,
 }
 
 impl Renewed {
     /// The tickets of a fetch from these sources that begins now.
     pub fn new(sources: &[Source], now: Time) -> Renewed {
         let tickets = Arc::new(Tickets::new(by_url(sources)));
-        Renewed { tickets, of: identities(sources), began: now, times: 0 }
+        Renewed { tickets, of: identities(sources), renewals: Renewals::new(1, now) }
     }
 
     /// What the fetch shows its sources.
@@ -55,9 +90,7 @@ impl Renewed {
     /// # Errors
     /// [`NotRenewed::TooOften`].
     pub fn count(&mut self, now: Time) -> Result<(), NotRenewed> {
-        self.times += 1;
-        let passed = now.since(self.began).as_nanos() / EACH.as_nanos();
-        if self.times <= AT_ONCE + passed { Ok(()) } else { Err(NotRenewed::TooOften) }
+        self.renewals.count(now)
     }
 
     /// Shows these tickets from now on.

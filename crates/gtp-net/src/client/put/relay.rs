@@ -2,7 +2,7 @@
 //!
 //! It brings three things together: which sinks there are, with the tickets by which each may read
 //! from the others; what each block is, which is known once it has been read; and which sink is
-//! given what, which the board decides. A sink that does not relay is sent all, as ever.
+//! given what, which the board decides. A sink that does not relay gets everything from here.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use gtp_proto::FlowId;
 use gtp_store::{BlockRow, BlockSink, Manifest, RangeSet};
+use gtp_sys::Clock;
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -23,13 +24,14 @@ use crate::engine::{Brings, TransferEvent, TransferHandle};
 use crate::flows::{Failure, FailureKind, Law, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{
-    BlockRanges, FetchSource, Message, Open, Reason, RelayHave, RelayJoin, RelayPeer, RelayValues,
-    Relays, Verb,
+    BlockRanges, FetchSource, Message, Open, RELAY_SINKS_MAX, Reason, RelayHave, RelayJoin,
+    RelayPeer, RelayValues, Relays, Verb,
 };
 use crate::server::Shared;
 use crate::server::budget::Share;
 use crate::server::fetch::{Fetching, judge};
 use crate::server::put::Trouble;
+use crate::server::renewed::Renewals;
 use crate::server::session::Client;
 use crate::ticket::Purpose;
 use crate::trust::HostTrust;
@@ -91,6 +93,9 @@ pub(in crate::server) struct Relaying<'a> {
     kept: RangeSet,
     reached_said: Option<u64>,
     due: Interval,
+    /// How often the client has named other sinks.
+    named: Renewals,
+    clock: Clock,
 }
 
 /// Another sink.
@@ -157,6 +162,8 @@ impl<'a> Relaying<'a> {
             kept,
             reached_said: None,
             due,
+            named: Renewals::new(RELAY_SINKS_MAX.into(), shared.host.clock().now()),
+            clock: shared.host.clock(),
         })
     }
 
@@ -181,6 +188,7 @@ impl<'a> Relaying<'a> {
     /// The client names another sink, or has signed a newer ticket for one.
     fn add(&mut self, peer: RelayPeer) -> Result<(), Trouble> {
         let RelayPeer { number, host, ticket } = peer;
+        self.named.count(self.clock.now())?;
         let source = FetchSource { host, ticket };
         let source = judge(&source, Purpose::Relay, self.keys)
             .map_err(|why| Trouble::told(Reason::NotAuthorised, why))?;
