@@ -29,21 +29,8 @@ const EACH: usize = 2;
 /// The key that is revoked.
 const REVOKED: usize = 4;
 
-const GROUPS: &str = r#"
-writable = true
-[export.lab]
-path = "LAB"
-read = true
-write = true
-[group.g0]
-weight = 3
-[group.g1]
-rate = "RATE"
-[group.g2]
-total-rate = "9Mbit"
-[group.g3]
-guarantee = "8Mbit"
-"#;
+/// The configuration of the measured day.
+const GROUPS: &str = include_str!("../../gtp-e2e/src/busy_day.toml");
 
 /// The operator: what outlives a server's process.
 struct Operator {

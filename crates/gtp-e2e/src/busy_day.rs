@@ -37,21 +37,7 @@ const STANDS_MOST: f64 = 2.0;
 /// Everything together may take so long.
 const ENDS: Duration = Duration::from_secs(300);
 
-const GROUPS: &str = r#"
-writable = true
-[export.lab]
-path = "LAB"
-read = true
-write = true
-[group.g0]
-weight = 3
-[group.g1]
-rate = "RATE"
-[group.g2]
-total-rate = "9Mbit"
-[group.g3]
-guarantee = "8Mbit"
-"#;
+const GROUPS: &str = include_str!("busy_day.toml");
 
 /// Runs the case once.
 ///

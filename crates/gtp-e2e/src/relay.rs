@@ -2,7 +2,7 @@
 //! source, how long it takes beside the best possible time, and what a relay costs that is killed.
 //!
 //! A file goes to five sinks of different capacities by one `gtp put --relay`, once with all of
-//! them, and once with a sink that is killed when the others have two fifths of the file. Nothing
+//! them, and once with a sink that is killed when it has two fifths of the file. Nothing
 //! but the hosts' own capacities limits. The best possible time is computed here from these, and
 //! compared with what the command itself says.
 
@@ -16,16 +16,11 @@ use serde_json::{Value, json};
 
 use crate::cases::Tools;
 use crate::lab::{Lab, namespace};
+use crate::sinks::{SINKS, SIZE, SOURCE, address};
 
-/// What the source can send, in Mbit/s.
-const SOURCE: u32 = 600;
-/// What each sink can receive, and send.
-const SINKS: [u32; 5] = [100, 200, 300, 300, 300];
-/// Bytes of the file: 1 GiB.
-const SIZE: u64 = 1 << 30;
 /// The sink that is killed.
 const KILLED: usize = 3;
-/// What of the file the first sink has then.
+/// What of the file that sink has then.
 const KILLED_AT: f64 = 0.4;
 /// How often each block may leave the source.
 const SENT_MOST: f64 = 1.1;
@@ -33,10 +28,6 @@ const SENT_MOST: f64 = 1.1;
 const TIME_MOST: f64 = 1.15;
 /// How much longer the others may take where a sink is killed, as a part of their time.
 const COST_MOST: f64 = 0.05;
-
-fn address(sink: usize) -> String {
-    format!("10.77.0.{}", 30 + sink)
-}
 
 /// The network file: every host is 20 ms from every other.
 fn network() -> String {
@@ -106,9 +97,8 @@ fn put(tools: &Tools, killed: Option<usize>) -> Result<Vec<Value>> {
         let line: Value = serde_json::from_str(&line?)?;
         let part = line["bytes"].as_f64().unwrap_or(0.0) / SIZE as f64;
         if line["event"] == "progress"
-            && line["sink"] == *urls[0]
             && part >= KILLED_AT
-            && let Some(sink) = to_kill.take()
+            && let Some(sink) = to_kill.take_if(|sink| line["sink"] == *urls[*sink])
         {
             lab.kill(sink);
         }

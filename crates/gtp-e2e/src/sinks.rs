@@ -17,11 +17,11 @@ use crate::cases::Tools;
 use crate::lab::{Lab, namespace};
 
 /// What the source can send, in Mbit/s.
-const SOURCE: u32 = 600;
-/// What each sink can receive.
-const SINKS: [u32; 5] = [100, 200, 300, 300, 300];
+pub(crate) const SOURCE: u32 = 600;
+/// What each sink can receive; where sinks relay, they can send as much.
+pub(crate) const SINKS: [u32; 5] = [100, 200, 300, 300, 300];
 /// Bytes of the file: 1 GiB.
-const SIZE: u64 = 1 << 30;
+pub(crate) const SIZE: u64 = 1 << 30;
 /// Seconds after the start between which rates are taken.
 const STEADY: (f64, f64) = (5.0, 60.0);
 /// After this time without a change a file counts as settled: one that has just changed is read
@@ -30,7 +30,7 @@ const SETTLED: Duration = Duration::from_secs(12);
 /// How far a rate may be from the share, as a part of that.
 const OFF: f64 = 0.01;
 
-fn address(sink: usize) -> String {
+pub(crate) fn address(sink: usize) -> String {
     format!("10.77.0.{}", 30 + sink)
 }
 

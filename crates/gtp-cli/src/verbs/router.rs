@@ -140,6 +140,7 @@ impl Serving for Allocating {
     async fn beat(&mut self) -> Option<String> {
         let before = self.0.turns();
         while self.0.turns() == before {
+            // The router's thread wakes nobody; the manager waits for seconds.
             sleep(Duration::from_millis(50)).await;
         }
         let sessions: usize = self.0.links().iter().flat_map(|link| link.sessions).sum();
