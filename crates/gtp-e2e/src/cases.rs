@@ -83,6 +83,7 @@ pub const NAMES: &[&str] = &[
     "neighbours",
     "plan",
     "one-to-five",
+    "tree-to-many",
     "relay",
     "router",
 ];
@@ -119,6 +120,7 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "daemon-lives" => Ok(vec![crate::lives::run(tools)?]),
         "plan" => crate::plans::run(tools),
         "one-to-five" => Ok(vec![crate::sinks::run(tools)?]),
+        "tree-to-many" => crate::sinks::trees(tools),
         "relay" => crate::relay::run(tools),
         name if name.starts_with("router") => crate::routed::run(name, tools),
         "churn" => Ok(vec![crate::churn::run(tools)?]),

@@ -1,11 +1,12 @@
 //! One source and several sinks: what each sink gets beside its max-min share, and how often the
 //! source reads each byte.
 //!
-//! A file goes to five sinks of different capacities by one `gtp put`. Nothing but the hosts' own
-//! capacities limits. Rates are of IP bytes as the source counts them, between two moments at
-//! which all sinks are at work.
+//! A file goes to five sinks of different capacities by one `gtp put`, and a tree of small files to
+//! one sink and to as many as a put may have. Nothing but the hosts' own capacities limits. Rates
+//! are of IP bytes as the source counts them, between two moments at which all sinks are at work.
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -34,15 +35,25 @@ pub(crate) fn address(sink: usize) -> String {
     format!("10.77.0.{}", 30 + sink)
 }
 
-/// The network file: every sink is 20 ms from the source.
-fn network() -> String {
+/// How many sinks get a tree.
+const CROWDS: [usize; 4] = [1, 4, 16, 32];
+/// What each of them can receive, in Mbit/s: so little that two processors write for 32.
+const SLOW: u32 = 6;
+/// The tree's files, a hundred in each directory, and the bytes of each.
+const FILES: usize = 10_000;
+const FILE_BYTES: usize = 4_000;
+/// How much longer than one sink all may take.
+const LONGER: f64 = 1.3;
+
+/// The network file: each of so many sinks is 20 ms from the source.
+fn network(sinks: usize) -> String {
     let mut text = format!(
         "[emulator]\nmemory = \"1GiB\"\n[[link]]\nname = \"there\"\ndelay = \"10ms\"\n\
          [[link]]\nname = \"back\"\ndelay = \"10ms\"\n[[host]]\nname = \"src\"\n\
          namespace = \"{}\"\naddress = [\"10.77.0.10/24\"]\n",
         namespace("src")
     );
-    for n in 0..SINKS.len() {
+    for n in 0..sinks {
         text += &format!(
             "[[host]]\nname = \"s{n}\"\nnamespace = \"{}\"\naddress = [\"{}/24\"]\n\
              [[route]]\nfrom = \"src\"\nto = \"s{n}\"\nlinks = [\"there\"]\n\
@@ -69,10 +80,22 @@ fn fair() -> Result<Vec<f64>> {
 /// # Errors
 /// If the network or a process cannot be started, or the command fails.
 pub fn run(tools: &Tools) -> Result<Value> {
-    let mut lab = Lab::open_file(&network(), &tools.gtp)?;
+    let (lab, urls) = served(tools, &SINKS)?;
+    let file = lab.dir.path().join("file");
+    // A hole would not be read.
+    crate::plans::write(&file, SIZE)?;
+    std::thread::sleep(SETTLED);
+    let told = put(&lab, tools, &file, &urls, SOURCE)?;
+    figures(&told, &urls)
+}
+
+/// The laboratory with a server at each sink, which can receive as much as its rate in Mbit/s, and
+/// the address of an object at each.
+fn served(tools: &Tools, rates: &[u32]) -> Result<(Lab, Vec<String>)> {
+    let mut lab = Lab::open_file(&network(rates.len()), &tools.gtp)?;
     let id = lab.command("src", &tools.gtp).arg("id").output()?.stdout;
     let mut urls = Vec::new();
-    for (n, rate) in SINKS.iter().enumerate() {
+    for (n, rate) in rates.iter().enumerate() {
         let (name, data) = (format!("s{n}"), lab.dir.path().join(format!("data{n}")));
         fs::create_dir(&data)?;
         let config = lab.config(&format!("{name}-4810"));
@@ -83,18 +106,80 @@ pub fn run(tools: &Tools) -> Result<Value> {
         lab.serve(&name, &data, &options)?;
         urls.push(format!("gtp://{}:4810/file", address(n)));
     }
-    let file = lab.dir.path().join("file");
-    // A hole would not be read.
-    crate::plans::write(&file, SIZE)?;
-    std::thread::sleep(SETTLED);
+    Ok((lab, urls))
+}
+
+/// Puts what is at a path to all sinks; returns what the command told.
+fn put(lab: &Lab, tools: &Tools, path: &Path, urls: &[String], rate: u32) -> Result<Vec<Value>> {
     let mut put = lab.command("src", &tools.gtp);
-    put.arg("put").arg(&file).args(&urls).args(["--json", "--accept-new", "--daemon", "off"]);
-    put.args(["--capacity-out", &format!("{SOURCE}Mbit")]);
+    put.arg("put").arg(path).args(urls).args(["--json", "--accept-new", "--daemon", "off"]);
+    put.args(["--capacity-out", &format!("{rate}Mbit")]);
     let output = put.stdin(Stdio::null()).output()?;
     ensure!(output.status.success(), "the put failed: {:?}", output.status);
     let lines = String::from_utf8(output.stdout)?;
-    let told: Vec<Value> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    figures(&told, &urls)
+    Ok(lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+}
+
+/// A tree of small files to more and more sinks: a row for each number of them.
+///
+/// # Errors
+/// As of [`run`]; if a file is missing at a sink.
+pub fn trees(tools: &Tools) -> Result<Vec<Value>> {
+    let mut rows = Vec::new();
+    let mut alone = None;
+    for sinks in CROWDS {
+        let (lab, urls) = served(tools, &vec![SLOW; sinks])?;
+        let tree = lab.dir.path().join("tree");
+        plant(&tree)?;
+        std::thread::sleep(SETTLED);
+        let began = lab.now();
+        put(&lab, tools, &tree, &urls, 10_000)?;
+        let seconds = lab.now() - began;
+        for n in 0..sinks {
+            let files = count(&lab.dir.path().join(format!("data{n}")))?;
+            ensure!(files == FILES, "sink {n} has {files} of {FILES} files");
+        }
+        let alone = *alone.get_or_insert(seconds);
+        let longer = seconds / alone;
+        let missed: Vec<String> = (longer > LONGER)
+            .then(|| format!("{sinks} sinks take {longer:.2} times as long as one"))
+            .into_iter()
+            .collect();
+        rows.push(json!({
+            "case": "tree-to-many",
+            "sinks": sinks,
+            "seconds": seconds,
+            "times_one": longer,
+            "missed": missed,
+        }));
+    }
+    Ok(rows)
+}
+
+/// Makes the tree.
+fn plant(tree: &Path) -> Result<()> {
+    for directory in 0..FILES / 100 {
+        let directory = tree.join(format!("d{directory}"));
+        fs::create_dir_all(&directory)?;
+        for file in 0..100_usize {
+            fs::write(directory.join(format!("f{file}")), [file as u8; FILE_BYTES])?;
+        }
+    }
+    Ok(())
+}
+
+/// Regular files beneath a directory, those of transfers under way apart.
+fn count(directory: &Path) -> Result<usize> {
+    let mut files = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
+        files += match entry.file_type()? {
+            kind if kind.is_dir() => count(&entry.path())?,
+            kind => usize::from(kind.is_file() && !is_hidden),
+        };
+    }
+    Ok(files)
 }
 
 fn figures(told: &[Value], urls: &[String]) -> Result<Value> {

@@ -54,8 +54,8 @@ use gtp_net::flows::Failure;
 use gtp_net::stream::FrameStream;
 
 pub use gtp_net::in_step::{
-    After, Gathering, Happened, Left, PARTS_MOST, Picture, Released, Seen, Sending, Sent, Settled,
-    SinkEnd, SinkTerms, SourceTerms, Tally, Totals,
+    After, Gathering, Happened, Left, PART_HEAD, PARTS_MOST, Picture, Released, Seen, Sending,
+    Sent, Settled, SinkEnd, SinkTerms, SourceTerms, Tally, Totals,
 };
 
 use crate::host::Host;

@@ -18,6 +18,9 @@ use crate::seats::direction;
 const KEYS_MOST: usize = 256;
 /// Of them, those of one user's servers at most: whoever makes keys up takes no more room.
 const KEYS_OF_ONE: usize = KEYS_MOST / 2;
+/// Users for whom there is a row of those that are not told apart, beside the keys: of others it is
+/// not kept, so that whoever can run processes as many users takes no more room.
+const OTHERS_MOST: usize = 100;
 
 /// A client of a user's servers; none for all of them that are not told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +60,9 @@ impl ByKey {
             (listed, others) if key.is_some() && !self.has_room(listed) => others,
             (whose, _) => whose,
         };
+        if whose.key.is_none() && !self.has_room_for_others(whose) {
+            return;
+        }
         let none = || Known { label: posted.label, moved: [0; 2] };
         let known = self.known.entry(whose).or_insert_with(none);
         known.label = posted.label;
@@ -69,10 +75,16 @@ impl ByKey {
 
     /// Whether this key is known, or may be told apart from others.
     fn has_room(&self, whose: Whose) -> bool {
-        let of_user = |one: &&Whose| one.uid == whose.uid;
+        let keys = || self.known.keys().filter(|one| one.key.is_some());
         self.known.contains_key(&whose)
-            || (self.known.len() < KEYS_MOST
-                && self.known.keys().filter(of_user).count() < KEYS_OF_ONE)
+            || (keys().count() < KEYS_MOST
+                && keys().filter(|one| one.uid == whose.uid).count() < KEYS_OF_ONE)
+    }
+
+    /// Whether a user's row of those that are not told apart is there, or may be.
+    fn has_room_for_others(&self, whose: Whose) -> bool {
+        let others = || self.known.keys().filter(|one| one.key.is_none());
+        self.known.contains_key(&whose) || others().count() < OTHERS_MOST
     }
 
     /// Ends the points that are over, as [`History::turn`]; forgets keys that are idle.
@@ -159,5 +171,19 @@ mod tests {
         assert_eq!((names, keys.known.len()), (vec![String::new()], 1));
         keys.count(7, &of(10_002, "z"), 1_000);
         assert_eq!(keys.known.len(), 2);
+    }
+
+    #[test]
+    fn users_that_are_made_up_take_a_bounded_room_and_no_places_of_keys() {
+        let mut keys = ByKey::new(at(0));
+        for uid in 0..10_000 {
+            keys.count(uid, &Posted { principal: 1 << 32, ..posted(0) }, 1_000);
+        }
+        assert_eq!(keys.known.len(), OTHERS_MOST);
+        keys.count(20_000, &of(1, "anna"), 1_000);
+        keys.turn(at(10));
+        let names: Vec<String> =
+            keys.view(Right::Of(20_000)).into_iter().map(|row| row.name).collect();
+        assert!(names.contains(&"anna".to_owned()), "{names:?}");
     }
 }

@@ -168,7 +168,7 @@ impl Desk {
             room::share(capacity, reports, &mut self.claims);
         }
         divide(capacity.as_f64(), &self.claims, &self.limits.users, &mut self.shares);
-        self.limits.divide_parts(capacity.as_f64(), &self.claims, &mut self.shares);
+        self.limits.divide_parts(&self.claims, &mut self.shares);
         self.agent.tick_shared(now, reports, &self.shares, &mut self.grants);
         hold_to_limits(reports, &mut self.grants);
     }

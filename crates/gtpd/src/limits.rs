@@ -337,14 +337,14 @@ impl RowLimits {
     }
 
     /// Divides anew among the groups of his servers what each user has.
-    pub fn divide_parts(&self, capacity: f64, claims: &[Claim], shares: &mut [Share]) {
-        if capacity == f64::INFINITY {
-            return; // Nothing is short.
-        }
+    pub fn divide_parts(&self, claims: &[Claim], shares: &mut [Share]) {
         let mut again = Vec::new();
         for Part { members, classes } in &self.parts {
             let had: Vec<Share> = members.iter().map(|&at| shares[at]).collect();
             let amount: f64 = had.iter().map(|share| share.target).sum();
+            if amount == f64::INFINITY {
+                continue; // Nothing is short.
+            }
             let more: Vec<f64> =
                 had.iter().map(|share| (share.offer - share.target).max(0.0)).collect();
             let claims: Vec<Claim> = members.iter().map(|&at| claims[at]).collect();
@@ -393,6 +393,21 @@ mod tests {
         assert_eq!((classes.len(), promised), (4_000, LOOKS_MOST / 4_000));
     }
 
+    #[test]
+    fn a_group_has_what_it_is_guaranteed_where_only_its_user_is_short() {
+        let row = [(1, 1, [60, 90], 90, 1.0, 90), (1, 2, [0, 90], 90, 9.0, 90)];
+        let row: Vec<Member> =
+            row.iter().enumerate().map(|(place, one)| member(place, one)).collect();
+        let most = BTreeMap::from([(1, Rate::from_mbps(100))]);
+        let limits = Bounds::new(&BTreeMap::new(), &most).of_row(&row);
+        let claims = [1.0, 9.0].map(|weight| Claim { weight, bound: 90e6 });
+        let mut shares = Vec::new();
+        divide(f64::INFINITY, &claims, &limits.users, &mut shares);
+        limits.divide_parts(&claims, &mut shares);
+        assert!(near(shares[0].target, 60e6) && near(shares[1].target, 40e6), "{shares:?}");
+        assert!(shares.iter().all(|share| share.offer >= share.target), "{shares:?}");
+    }
+
     fn near(x: f64, y: f64) -> bool {
         (x - y).abs() <= 1e-6 * y.abs().max(1.0)
     }
@@ -418,7 +433,7 @@ mod tests {
             };
             let users = |shares: &[Share]| [0, 1, 2].map(|uid| sum(shares, &|m| m.uid == uid));
             let before = users(&shares);
-            limits.divide_parts(capacity, &claims, &mut shares);
+            limits.divide_parts(&claims, &mut shares);
             let after = users(&shares);
             let same = before.iter().zip(&after).all(|(x, y)| near(*x, *y));
             prop_assert!(same, "{before:?} {after:?}");

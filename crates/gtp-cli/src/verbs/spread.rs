@@ -6,7 +6,7 @@
 
 use std::io;
 
-use gtp::{Failure, FailureKind, FrameStream, FrameWriter, Host, Line, Stream, StreamWriter, Url};
+use gtp::{Failure, FailureKind, FrameStream, FrameWriter, Host, Line, Stream, StreamWriter};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
@@ -58,27 +58,26 @@ async fn call(args: &StreamArgs, host: &Host) -> Result<Vec<Receiver>, Failure> 
     let mut calling = JoinSet::new();
     for (number, url) in args.urls.iter().enumerate() {
         let (connect, host) = (connect(args, url)?, host.clone());
+        let shown = url.to_string();
         let frames = args.unreliable.then(|| delivery(args));
         calling.spawn(async move {
             let opened = match frames {
                 None => connect.start(&host).await.map(of_bytes),
                 Some(delivery) => connect.start_frames(&host, delivery).await.map(of_frames),
             };
-            (number, opened)
+            // What was opened breaks off with its receiver, even if another one cannot be reached.
+            (number, opened.map(|opened| Receiver::new(shown, opened)))
         });
     }
-    let mut opened: Vec<Option<(Writer, Line)>> = args.urls.iter().map(|_| None).collect();
+    let mut opened: Vec<Option<Receiver>> = args.urls.iter().map(|_| None).collect();
     while let Some(called) = calling.join_next().await {
         let (number, called) = called.map_err(super::other)?;
         let called = called.map_err(|failure| of_the_far_end(failure).about(&args.urls[number]));
         opened[number] = Some(called?);
     }
-    let receiver = |(url, (writer, line)): (&Url, (Writer, Line))| {
-        say_if_carried(&line);
-        let shown = url.to_string();
-        Receiver { shown, writer: Some(writer), line, dropped: 0, gone: None }
-    };
-    Ok(args.urls.iter().zip(opened.into_iter().flatten()).map(receiver).collect())
+    let receivers: Vec<Receiver> = opened.into_iter().flatten().collect();
+    receivers.iter().for_each(|receiver| say_if_carried(&receiver.line));
+    Ok(receivers)
 }
 
 fn of_bytes(stream: Stream) -> (Writer, Line) {
@@ -98,7 +97,7 @@ async fn say(
     receivers: &mut [Receiver],
 ) -> io::Result<()> {
     let most = frame.unwrap_or(CHUNK as u64);
-    let mut content = Vec::new();
+    let mut content = Vec::with_capacity(most.min(CHUNK as u64) as usize);
     while receivers.iter().any(|receiver| receiver.gone.is_none()) {
         content.clear();
         let read = match frame {
@@ -116,6 +115,10 @@ async fn say(
 }
 
 impl Receiver {
+    fn new(shown: String, (writer, line): (Writer, Line)) -> Self {
+        Receiver { shown, writer: Some(writer), line, dropped: 0, gone: None }
+    }
+
     /// Gives it what was read. Bytes wait for room; each receiver has a window of its own, so one
     /// that is behind holds the others up only once that is full.
     async fn take(&mut self, content: &[u8]) {

@@ -251,7 +251,8 @@ impl Gathering {
             if due.is_none() && self.ends_at.is_some_and(|at| at <= now) {
                 return Ok(None);
             }
-            let due = due.into_iter().chain(self.ends_at).min();
+            // What is still held outlasts the end, so that passes unseen until the last release.
+            let due = due.or(self.ends_at);
             tokio::select! {
                 caller = self.listener.next() => match caller {
                     Some(caller) => self.handle_caller(caller),

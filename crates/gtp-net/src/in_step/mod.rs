@@ -15,7 +15,7 @@ use gtp_alloc::{Span, Time};
 use gtp_sys::clock::Clock;
 
 pub use gathering::{Gathering, Happened, Left, Seen, SinkTerms};
-pub use gtp_proto::in_step::{PARTS_MOST, Released, Settled, Tally, Totals};
+pub use gtp_proto::in_step::{PART_HEAD, PARTS_MOST, Released, Settled, Tally, Totals};
 pub use picture::Picture;
 pub use sending::{After, Sending, Sent, SinkEnd, SourceTerms, connect};
 

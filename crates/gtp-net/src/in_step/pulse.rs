@@ -20,6 +20,10 @@ pub const QUICK: Duration = Duration::from_millis(50);
 /// After that, one word in so many of those: four in a second.
 const CALM: u64 = 5;
 
+/// Ticks without a word after which one is said although others wait: 2 s. It comes late and tells
+/// little, but clocks that nobody compares move apart.
+const SILENT_MOST: u64 = 40;
+
 /// Exchanges from which on the peer's clock counts as known.
 const KNOWN: u64 = 4;
 
@@ -31,12 +35,14 @@ pub struct Pulse {
     /// What the peer last said that its clock showed, and when that was heard.
     heard: Option<(u64, u64)>,
     ticks: u64,
+    /// The tick of the last word.
+    spoken: u64,
 }
 
 impl Pulse {
     /// Nothing was said.
     pub fn new(clock: Clock) -> Pulse {
-        Pulse { clock, peer: PeerClock::new(), heard: None, ticks: 0 }
+        Pulse { clock, peer: PeerClock::new(), heard: None, ticks: 0, spoken: 0 }
     }
 
     /// The times at which [`Pulse::tell`] is to be called.
@@ -54,7 +60,7 @@ impl Pulse {
         self.heard = Some((said, came.as_nanos()));
     }
 
-    /// Says a word, if one is due and nothing else waits.
+    /// Says a word, if one is due and nothing else waits, or none was said for long.
     ///
     /// # Errors
     /// As the stream broke.
@@ -68,7 +74,12 @@ impl Pulse {
         let mut word = Vec::new();
         let said = self.clock.now().as_nanos();
         Word::Clock { said, heard: self.heard, begun }.write(&mut word);
-        writer.offer_at_once(&word, 0).map(drop)
+        let is_overdue = tick.saturating_sub(self.spoken) >= SILENT_MOST;
+        let waiting_most = if is_overdue { usize::MAX } else { 0 };
+        if writer.offer_at_once(&word, waiting_most)? {
+            self.spoken = tick;
+        }
+        Ok(())
     }
 
     /// The peer's clock.

@@ -253,7 +253,12 @@ impl Sending {
         self.next = self.next.max(first);
         let due = tempo.due(self.next);
         let due = peer.and_then(|peer| peer.own(due.as_nanos())).unwrap_or(due);
-        wait_until(self.clock, due).await;
+        let is_led = self.is_led;
+        tokio::select! {
+            () = wait_until(self.clock, due) => {}
+            // Its time is nobody's any more: the next frame says that it is gone.
+            () = self.sinks[0].over(), if is_led => {}
+        }
     }
 
     /// Sends a frame to each sink that has room for it now.
@@ -339,6 +344,15 @@ impl Sink {
             false => self.dropped += 1,
         }
         Ok(taken)
+    }
+
+    /// Waits until nothing more is heard of it, and takes it for gone then.
+    async fn over(&mut self) {
+        let why = match self.known.wait_for(Known::is_over).await {
+            Ok(known) => known.over.clone(),
+            Err(error) => Some(error.to_string()),
+        };
+        self.gone = self.gone.take().or(why);
     }
 
     fn why(&self, error: &io::Error) -> String {

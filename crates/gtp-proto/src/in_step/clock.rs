@@ -11,8 +11,9 @@ use gtp_alloc::{Span, Time};
 /// 50 millionths move 0.8 ms apart.
 const REMEMBERED: usize = 64;
 
-/// A round trip beyond this is none: the peer echoes what was never said, or slept.
-const ROUND_TRIP_MOST: Span = Span::from_secs(10);
+/// A round trip beyond this is none: the peer echoes what was never said, or slept. Half of it is
+/// how far a peer can put its clock off, and so how long it can hold a group's begin up.
+const ROUND_TRIP_MOST: Span = Span::from_secs(2);
 
 /// One exchange.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use gtp::in_step::{Gathering, Happened, Left, Released, SinkTerms};
+use gtp::in_step::{Gathering, Happened, Left, PART_HEAD, Released, SinkTerms};
 use gtp::{Failure, FailureKind, Host, Span};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
@@ -31,7 +31,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// [`Failure`]; of kind `Temporary` if a source broke off and did not come again.
 pub async fn receive(args: &StreamArgs, host: &Host, parts: u16) -> Result<(), Failure> {
     let part_bytes = args.frames.unwrap_or_default();
-    stream::check_frame(part_bytes)?;
+    stream::check_frame(part_bytes.saturating_add(PART_HEAD as u64))?;
     let span = |duration: Duration| Span::from_nanos(duration.as_nanos() as u64);
     let usual = if parts > 1 { DEADLINE } else { DEADLINE_OF_ONE };
     let terms = SinkTerms {

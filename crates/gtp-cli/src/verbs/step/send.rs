@@ -3,7 +3,7 @@
 //! A receiver that is gone is left out, and the others go on. How the command ends says whether
 //! all have got everything.
 
-use gtp::in_step::{After, Picture, Sending, SinkEnd, SourceTerms, sending};
+use gtp::in_step::{After, PART_HEAD, Picture, Sending, SinkEnd, SourceTerms, sending};
 use gtp::{Failure, FailureKind, FrameStream, Host, Span, Url};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinSet;
@@ -19,7 +19,7 @@ use crate::verbs::stream;
 /// [`Failure`]; of kind `Partial` if some receivers have got all and others are gone.
 pub async fn send(args: &StreamArgs, host: &Host, parts: u16) -> Result<(), Failure> {
     let part_bytes = args.frames.unwrap_or_default();
-    stream::check_frame(part_bytes)?;
+    stream::check_frame(part_bytes.saturating_add(PART_HEAD as u64))?;
     let place = args.group.part.unwrap_or(1) - 1;
     let picture = Picture::new(place, parts, part_bytes);
     let picture = picture.ok_or_else(|| usage("there is no such part"))?;

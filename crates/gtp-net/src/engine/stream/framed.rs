@@ -47,8 +47,12 @@ impl FrameWriter {
     /// # Errors
     /// As of [`FrameWriter::write`].
     pub fn offer_at_once(&self, frame: &[u8], waiting_most: usize) -> io::Result<bool> {
-        if self.pipe.lock().ring.unsent() > waiting_most {
-            return Ok(false);
+        {
+            let out = self.pipe.lock();
+            out.check()?;
+            if out.ring.unsent() > waiting_most {
+                return Ok(false);
+            }
         }
         self.say(frame, None)
     }

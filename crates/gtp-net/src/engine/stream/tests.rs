@@ -664,6 +664,18 @@ fn course(delivery: Delivery, frames: u64, one_in: u64) -> Course {
 }
 
 #[test]
+fn a_frame_offered_at_once_to_a_stream_that_broke_fails_even_if_others_wait() {
+    let path: Path = Box::new(|_, _| Fate::Lost);
+    let world = World::of(64, Some(Delivery::Frames), Rate::from_mbps(1), path);
+    let pipe = Arc::clone(&world.pipes.0);
+    let writer = FrameWriter { pipe: Arc::clone(&pipe), _presence: oneshot::channel().0 };
+    assert!(writer.offer_at_once(&[1; 5_000], 0).unwrap());
+    assert!(!writer.offer_at_once(&[2; 5_000], 0).unwrap(), "the first one waits");
+    pipe.fail(Broken { kind: std::io::ErrorKind::ConnectionReset, text: "cut".into() });
+    assert!(writer.offer_at_once(&[3; 5_000], 0).is_err());
+}
+
+#[test]
 fn a_frame_is_lost_exactly_if_one_of_its_packets_is_and_nothing_is_sent_again() {
     let found = course(Delivery::Frames, 300, 50);
     // No repairs, so the packets are the units in their order.
