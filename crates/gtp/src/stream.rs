@@ -55,14 +55,15 @@ use crate::host::{AcceptNew, Host};
 #[must_use = "nothing happens before `start`"]
 pub struct Connect {
     url: Url,
-    window: u32,
+    /// If nobody says otherwise, what is usual of what it carries.
+    window: Option<u32>,
     asked: Asked,
 }
 
 impl Connect {
     /// Connects to `gtp://host[:port]/service`.
     pub fn new(url: Url) -> Connect {
-        Connect { url, window: WINDOW, asked: Asked::default() }
+        Connect { url, window: None, asked: Asked::default() }
     }
 
     /// Believes a host with this key only; may be said several times.
@@ -111,7 +112,7 @@ impl Connect {
     /// connection holds in memory. It is the rate times the round trip, three times over where
     /// packets are lost.
     pub fn window(mut self, packets: u32) -> Connect {
-        self.window = packets;
+        self.window = Some(packets);
         self
     }
 
@@ -121,7 +122,8 @@ impl Connect {
     /// [`Failure`].
     pub async fn start(self, host: &Host) -> Result<Stream, Failure> {
         let terms = self.asked.terms(host)?;
-        gtp_net::stream::connect(&host.endpoint, &self.url, &terms, self.window).await
+        let window = self.window.unwrap_or(WINDOW);
+        gtp_net::stream::connect(&host.endpoint, &self.url, &terms, window).await
     }
 
     /// Connects to a service of frames, which are delivered so: a frame of which something is lost
@@ -137,7 +139,8 @@ impl Connect {
     ) -> Result<FrameStream, Failure> {
         let terms = self.asked.terms(host)?;
         let (endpoint, url) = (&host.endpoint, &self.url);
-        gtp_net::stream::connect_frames(endpoint, url, &terms, self.window, delivery).await
+        let window = self.window.unwrap_or(WINDOW);
+        gtp_net::stream::connect_frames(endpoint, url, &terms, window, delivery).await
     }
 
     /// Connects to a sink that gathers frames of this picture ([`Listening::gather`]); whatever the
@@ -155,7 +158,8 @@ impl Connect {
         let terms = self.asked.terms(host)?;
         let (endpoint, url) = (&host.endpoint, &self.url);
         let what = (picture, delivery);
-        gtp_net::in_step::connect(endpoint, url, &terms, self.window, what).await
+        let window = self.window.unwrap_or(gtp_net::in_step::WINDOW);
+        gtp_net::in_step::connect(endpoint, url, &terms, window, what).await
     }
 }
 
@@ -256,6 +260,13 @@ impl Listen {
     pub fn frames(mut self) -> Listen {
         self.carries = Carries::Frames;
         self
+    }
+
+    /// Listens for frames in step of so many sources, with windows for their ways and the memory to
+    /// promise them; see [`Listening::gather`].
+    pub fn frames_in_step(mut self, parts: u16) -> Listen {
+        (self.window, self.memory) = gtp_net::in_step::room(parts);
+        self.frames()
     }
 
     /// Takes part in this control law, by which one end decides alone, if a caller asks for it; of

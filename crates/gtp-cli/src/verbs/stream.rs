@@ -294,9 +294,11 @@ async fn suits(caller: Caller, own: Way) -> Result<Caller, Failure> {
 /// Listens as the options say.
 pub(super) async fn listening(args: &StreamArgs, host: &Host) -> Result<Listening, Failure> {
     let mut listen = Listen::new().at(&args.listen);
-    if args.unreliable {
-        listen = listen.frames();
-    }
+    listen = match args.group.parts {
+        Some(parts) => listen.frames_in_step(parts),
+        None if args.unreliable => listen.frames(),
+        None => listen,
+    };
     if args.public {
         listen = listen.anyone();
     }

@@ -86,6 +86,11 @@ impl Budget {
         Arc::new(Budget { part: whole.0 / PARTS, books: Mutex::new(books) })
     }
 
+    /// The whole of which one holder may take so much.
+    pub fn with_part(part: u64) -> u64 {
+        part.saturating_mul(PARTS)
+    }
+
     /// An empty share.
     pub fn share(self: &Arc<Budget>, holder: Holder) -> Share {
         Share { budget: Arc::clone(self), holder, taken: 0 }

@@ -363,6 +363,12 @@ pub(crate) fn promise(memory: &mut Share, wanted: u32, held: impl Fn(u32) -> u64
     (window > least || memory.take(held(least))).then_some(window)
 }
 
+/// What a listener's memory must be for so many connections of one holder to be promised so much
+/// each.
+pub(crate) fn memory_for(connections: u64, each: u64) -> u64 {
+    Budget::with_part((connections.saturating_sub(1) + PART_OF_LEFT).saturating_mul(each))
+}
+
 /// Bytes that a connection may hold here: its window at either ring, and what waits to be sent. A
 /// frame that a unit of is kept is kept whole, and one that is put together may take room anew.
 pub(crate) fn held(window: u32, unit_payload: u16, delivery: Option<Delivery>) -> u64 {

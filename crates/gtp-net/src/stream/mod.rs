@@ -25,7 +25,7 @@ use tokio::sync::{Notify, watch};
 pub use connect::{connect, connect_frames};
 pub(crate) use connect::{connect_frames_to, connect_to};
 pub use listen::{Caller, Callers, Carries, ListenConfig, StreamListener};
-pub(crate) use listen::{held, promise};
+pub(crate) use listen::{held, memory_for, promise};
 
 pub(crate) use silence::Silence;
 pub(crate) use tend::{Held, Sessions, start};
