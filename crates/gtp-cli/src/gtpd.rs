@@ -104,6 +104,9 @@ impl EndNodeLaw {
     }
 }
 
+/// The source of the daemon's own lines, which are few, and written without being asked for.
+const OWN: &str = "gtpd";
+
 /// The exit code for words that cannot be.
 const USAGE: u8 = 2;
 
@@ -133,7 +136,7 @@ fn main() -> ExitCode {
     }
     let wanted = std::env::var("GTP_LOG").ok();
     // Its options stay in force until it is started again.
-    drop(log::of_service(options.log_format, wanted.as_deref()));
+    drop(log::of_service(OWN, options.log_format, wanted.as_deref()));
     // Without it a limit of file sizes ends the process, as it does elsewhere.
     let _ = gtp_sys::signals::survive_file_limit();
     gtp_sys::descriptors::raise_limit();
@@ -192,7 +195,15 @@ fn once(name: &str, users: impl Iterator<Item = u32>) -> Result<(), String> {
 fn run(options: Options) -> anyhow::Result<()> {
     let claim = claim(&options)?;
     let given = [options.capacity_out, options.capacity_in];
-    let daemon = Daemon::new(claim, &config(options)).context("--metrics or --web")?;
+    let at = match (&options.socket, options.socket_on_stdin) {
+        (_, true) => "the socket on standard input".to_owned(),
+        (Some(path), false) => path.display().to_string(),
+        (None, false) => default_place()?.display().to_string(),
+    };
+    let config = config(options);
+    let daemon = Daemon::new(claim, &config).context("--metrics or --web")?;
+    let capacities = [config.hub.capacity_out, config.hub.capacity_in];
+    tracing::info!(target: OWN, "shares {} at {at}", said(capacities));
     let (commander, orders) = gtpd::orders()?;
     let manager = Manager::of_process();
     supervise(commander, given, manager.clone())?;
@@ -323,15 +334,21 @@ impl Signals {
 /// given.
 fn read_again(given: [Option<Rate>; 2]) -> [Rate; 2] {
     let now = given.map(|rate| rate.unwrap_or_else(gtp::default_capacity));
-    let said = |rate: Rate| match rate.is_unlimited() {
-        true => "unlimited".to_owned(),
-        false => format!("{:.1} Mbit/s", rate.as_f64() / 1e6),
-    };
-    let [out, in_] = now.map(said);
-    tracing::warn!(
-        "hang-up: the capacities are {out} out and {in_} in; the options of the start stay in force"
+    tracing::info!(
+        target: OWN,
+        "hang-up: the capacities are {}; the options of the start stay in force",
+        said(now)
     );
     now
+}
+
+/// Capacities out and in, in words.
+fn said(capacities: [Rate; 2]) -> String {
+    let [out, in_] = capacities.map(|rate| match rate.is_unlimited() {
+        true => "unlimited".to_owned(),
+        false => format!("{:.1} Mbit/s", rate.as_f64() / 1e6),
+    });
+    format!("{out} out and {in_} in")
 }
 
 fn plain(error: ClaimError) -> io::Error {

@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueHint};
 use gtp::{
     AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Edit, Failure, FailureKind,
-    Fingerprint, Hours, KeyLine, KeyListFile, LocalTime, TrustError,
+    Fingerprint, GROUPS_OF_KEY_MOST, Hours, KeyLine, KeyListFile, LineChange, LocalTime,
+    TrustError, is_name,
 };
 use serde_json::json;
 
@@ -62,6 +63,10 @@ enum Deed {
         /// clock and time zone; `always` lifts that. Otherwise a listed key keeps its hours
         #[arg(long, value_name = "HOURS", value_parser = hours)]
         window: Option<Hours>,
+        /// The groups of the server's configuration that it is in, between commas, in place of
+        /// those that its line names; `-` for none. Otherwise a listed key keeps its groups
+        #[arg(long, value_name = "NAMES", value_parser = groups, allow_hyphen_values = true)]
+        group: Option<Names>,
     },
     /// Print the keys, what they may do, and whose they are
     List {
@@ -92,14 +97,18 @@ pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
     };
     let file = KeyListFile::at(&path);
     match args.deed {
-        Deed::Add { key, rights, name, window } => {
-            let added = file.add(key, rights, name.as_deref(), window.as_ref());
-            let (edit, rights) = added.map_err(failed)?;
+        Deed::Add { key, rights, name, window, group } => {
+            let groups = group.as_ref().map(|Names(groups)| &groups[..]);
+            let (comment, hours) = (name.as_deref(), window.as_ref());
+            let change = LineChange { rights, comment, hours, groups };
+            let (edit, rights) = file.add(key, &change).map_err(failed)?;
             let done = match edit {
                 Edit::Done => "may now",
                 Edit::Needless => "could already",
             };
-            output::aside(format_args!("{key} {done} {}: {}", words(rights), path.display()));
+            let where_alone = if by_places_alone(&file, key)? { AT_PLACES } else { "" };
+            let rights = words(rights);
+            output::aside(format_args!("{key} {done} {rights}{where_alone}: {}", path.display()));
             Ok(ExitCode::SUCCESS)
         }
         Deed::List { json } => list(&file, &path, json),
@@ -116,21 +125,29 @@ pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Whether all lines of a key name places.
+fn by_places_alone(file: &KeyListFile, key: Fingerprint) -> Result<bool, Failure> {
+    let lines = file.lines().map_err(failed)?;
+    let mut of_key = lines.iter().filter(|line| matches!(line.says, Ok((one, _)) if one == key));
+    Ok(of_key.all(|line| line.is_narrowed))
+}
+
 fn list(file: &KeyListFile, path: &Path, json: bool) -> Result<ExitCode, Failure> {
     let mut unread = 0;
     for line in file.lines().map_err(failed)? {
-        let KeyLine { number, says, is_narrowed, hours, comment } = line;
+        let KeyLine { number, says, is_narrowed, hours, groups, comment } = line;
         match says {
             Ok((key, access)) if json => output::json(json!({
                 "event": "key", "line": number, "key": key.to_string(),
                 "read": access.read, "write": access.write, "name": comment,
-                "narrowed": is_narrowed, "window": window(&hours),
+                "narrowed": is_narrowed, "window": window(&hours), "groups": groups,
             }))?,
             Ok((key, access)) => {
                 let narrowed = if is_narrowed { "  (at named places alone)" } else { "" };
                 let hours = window(&hours).map_or_else(String::new, |said| format!("  ({said})"));
-                let rights = access.words();
-                output::line(format_args!("{key}  {rights:<10}  {comment}{narrowed}{hours}"))?;
+                let (rights, groups) = (access.words(), in_brackets(&groups));
+                let more = format!("{groups}{narrowed}{hours}");
+                output::line(format_args!("{key}  {rights:<10}  {comment}{more}"))?;
             }
             Err(why) => {
                 unread += 1;
@@ -144,6 +161,14 @@ fn list(file: &KeyListFile, path: &Path, json: bool) -> Result<ExitCode, Failure
         return Err(Failure::new(FailureKind::Authentication, text));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Groups as a list of sessions shows them.
+fn in_brackets(groups: &[String]) -> String {
+    match groups {
+        [] => String::new(),
+        groups => format!("  [{}]", groups.join(",")),
+    }
 }
 
 /// Judges a key as a server does, with the whole list and the groups of the configuration file.
@@ -263,6 +288,21 @@ fn hours(text: &str) -> Result<Hours, String> {
     }
 }
 
+/// Names of groups.
+#[derive(Clone, Debug)]
+struct Names(Vec<String>);
+
+fn groups(text: &str) -> Result<Names, String> {
+    let names = match text {
+        "-" => Vec::new(),
+        text => text.split(',').map(str::to_owned).collect(),
+    };
+    match names.len() <= GROUPS_OF_KEY_MOST && names.iter().all(|name| is_name(name)) {
+        true => Ok(Names(names)),
+        false => Err(format!("they are up to {GROUPS_OF_KEY_MOST} names between commas, or `-`")),
+    }
+}
+
 fn rights(text: &str) -> Result<Access, String> {
     Access::parse(text).map_err(|_| "it is read, write or read,write".into())
 }
@@ -275,6 +315,9 @@ fn name(text: &str) -> Result<String, String> {
         false => Err(format!("a name is one line of 1 to {NAME_MOST} visible characters")),
     }
 }
+
+/// What is said of a key all of whose lines name places.
+const AT_PLACES: &str = ", only at the places that its line names";
 
 /// Characters of a name: more are not shown by servers.
 const NAME_MOST: usize = 100;

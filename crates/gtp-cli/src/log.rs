@@ -49,29 +49,30 @@ pub enum LogFormat {
 pub const SERVER: &str = "gtp_serve";
 
 /// Diagnostics of a service go to standard error in this form, those that the filter wants;
-/// warnings if there is none. Its own lines are written unless the filter names their source.
+/// warnings if there is none. Its `own` lines are written unless the filter names their source.
 /// Returns what changes both while it runs.
 pub fn of_service(
+    own: &'static str,
     format: LogFormat,
     wanted: Option<&str>,
 ) -> impl Fn(LogFormat, Option<&str>) + Send + Sync + use<> {
     *lock(&FORMAT) = Some(format);
-    let (filter, filters) = reload::Layer::new(filter(wanted));
+    let (filter, filters) = reload::Layer::new(filter(own, wanted));
     let (layer, layers) = reload::Layer::new(layer(format));
     tracing_subscriber::registry().with(filter).with(layer).init();
     move |format, wanted| {
         *lock(&FORMAT) = Some(format);
         // Both live as long as the process.
-        let _ = filters.reload(self::filter(wanted));
+        let _ = filters.reload(self::filter(own, wanted));
         let _ = layers.reload(self::layer(format));
     }
 }
 
-fn filter(wanted: Option<&str>) -> Targets {
+fn filter(own: &str, wanted: Option<&str>) -> Targets {
     let wanted = wanted.unwrap_or("warn");
-    let own = if wanted.contains(SERVER) { String::new() } else { format!(",{SERVER}=info") };
-    read_filter(&format!("{wanted}{own}")).unwrap_or_else(|_| {
-        Targets::new().with_default(LevelFilter::WARN).with_target(SERVER, LevelFilter::INFO)
+    let always = if wanted.contains(own) { String::new() } else { format!(",{own}=info") };
+    read_filter(&format!("{wanted}{always}")).unwrap_or_else(|_| {
+        Targets::new().with_default(LevelFilter::WARN).with_target(own, LevelFilter::INFO)
     })
 }
 
@@ -356,7 +357,7 @@ mod tests {
             let filter = read_filter(text).unwrap();
             assert!(filter.would_enable("gtp", &Level::DEBUG), "{text}");
             assert_eq!(filter.default_level(), Some(LevelFilter::WARN), "{text}");
-            assert!(super::filter(Some(text)).would_enable("gtp", &Level::DEBUG), "{text}");
+            assert!(super::filter(SERVER, Some(text)).would_enable("gtp", &Level::DEBUG), "{text}");
         }
         assert!(read_filter("gtp=loud").is_err());
     }

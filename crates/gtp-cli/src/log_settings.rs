@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use crate::log::{LogFormat, of_service, read_filter};
+use crate::log::{LogFormat, SERVER, of_service, read_filter};
 
 /// Changes form and filter.
 type Change = Box<dyn Fn(LogFormat, Option<&str>) + Send + Sync>;
@@ -15,7 +15,7 @@ static CHANGE: OnceLock<Change> = OnceLock::new();
 /// Diagnostics of this process are a server's from now on.
 pub fn set(format: LogFormat, wanted: Option<&str>) {
     // A second call finds it set.
-    let _ = CHANGE.set(Box::new(of_service(format, wanted)));
+    let _ = CHANGE.set(Box::new(of_service(SERVER, format, wanted)));
 }
 
 /// From now on lines are written in this form, and chosen by this filter.

@@ -209,7 +209,8 @@ impl Screen {
         let said = match (&self.trouble, &self.host) {
             (Some(trouble), _) => trouble.clone(),
             (None, Some(host)) => {
-                format!("{} processes, {} sessions", host.processes, host.sessions)
+                let processes = gtp_text::count(host.processes.into(), "process");
+                format!("{processes}, {}", gtp_text::count(host.sessions.into(), "session"))
             }
             (None, None) => String::new(),
         };

@@ -584,8 +584,11 @@ fn a_daemon_that_is_hung_up_on_goes_on_and_says_what_it_read_again() {
     command.stdin(Stdio::null()).stderr(std::fs::File::create(&said).unwrap());
     let daemon = Daemon { child: command.spawn().unwrap(), socket };
     wait_for("a daemon", || gtp_share::client::sessions(&daemon.socket).is_ok());
+    let says = |words: &str| std::fs::read_to_string(&said).unwrap().contains(words);
+    let begins = format!("120.0 Mbit/s in at {}", daemon.socket.display());
+    wait_for("its first line", || says(&begins));
     kill_process(Pid::from_child(&daemon.child), Signal::HUP).unwrap();
-    wait_for("a word of it", || std::fs::read_to_string(&said).unwrap().contains("hang-up"));
+    wait_for("a word of it", || says("hang-up: the capacities are"));
     let (host, _) = gtp_share::client::sessions(&daemon.socket).unwrap();
     assert_eq!(host.capacity_in, Some(120_000_000));
 }

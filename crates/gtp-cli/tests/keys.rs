@@ -83,8 +83,14 @@ fn a_line_that_names_places_lets_nobody_into_a_server_with_one_export_and_is_nam
     assert!(said(&tested).contains(words), "{}", said(&tested));
     let json = &events(&world.run("server", &["keys", "test", "anna", "--json"]))[0];
     assert_eq!(json["narrowed_lines"], serde_json::json!([1]));
+    let renamed = world.run("server", &["keys", "add", &key, "--name", "bea"]);
+    let words = "may now read and write, only at the places that its line names: ";
+    assert!(said(&renamed).contains(words), "{}", said(&renamed));
     std::fs::write(&list, format!("{key} read=home/anna  # anna\n{key} read\n")).unwrap();
     world.expect(0, &["get", &server.url("file"), "out"]);
+    let renamed = world.run("server", &["keys", "add", &key, "--name", "bea"]);
+    assert!(!said(&renamed).contains("only at"), "{}", said(&renamed));
+    world.expect(0, &["get", &server.url("file"), "out2"]);
     world.expect(7, &["put", "export/file", &server.url("new")]);
 }
 
@@ -135,6 +141,32 @@ fn a_key_comes_in_within_its_hours_alone_and_the_refusal_says_when_they_begin_ag
     assert_eq!(said(&keys(&["list"])).matches(':').count(), 1, "{}", said(&keys(&["list"])));
     let bad = keys(&["add", &key, "--window", "8-10"]);
     assert_eq!(bad.status.code(), Some(2), "{}", said(&bad));
+}
+
+#[test]
+fn a_doctor_outside_of_the_hours_of_a_key_says_when_they_begin_and_a_get_names_the_kind() {
+    let world = World::new();
+    world.export("file", 10);
+    let zone = zone(0);
+    let server = serve_at(&world, &zone);
+    let key = id(&world, "client");
+    world.run("server", &["keys", "add", &key, "--window", "14:00-06:00"]);
+    let seen = world.run("client", &["doctor", &server.url("file"), "--accept-new", "--json"]);
+    assert_eq!(seen.status.code(), Some(13), "{}", said(&seen));
+    let rows = events(&seen);
+    let row = rows.iter().find(|row| row["check"] == "hours");
+    let row = row.unwrap_or_else(|| panic!("no row for hours: {}", said(&seen)));
+    assert_eq!(row["verdict"], "fault");
+    let found = row["found"].as_str().unwrap();
+    let words = ["it is outside the hours of this key: they begin again on", " 14:00 ("];
+    assert!(words.iter().all(|words| found.contains(words)), "{found}");
+    assert!(row["mend"].as_str().unwrap().contains("gtp keys test"), "{row}");
+    assert!(rows.iter().all(|row| row["check"] != "identity"), "{}", said(&seen));
+    let get = world.run("client", &["get", &server.url("file"), "out", "--accept-new", "--json"]);
+    assert_eq!(get.status.code(), Some(7), "{}", said(&get));
+    let events = events(&get);
+    let error = events.iter().find(|event| event["event"] == "error").unwrap();
+    assert_eq!(error["kind"], "outside_hours", "{error}");
 }
 
 #[test]
@@ -214,6 +246,29 @@ fn a_name_that_means_two_keys_or_is_no_line_of_text_is_refused() {
         assert_eq!(keys(&["add", &key, "--name", name]).status.code(), Some(2), "{name:?}");
     }
     assert_eq!(keys(&["add", &key, "--rights", "own"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_key_is_put_into_groups_and_taken_out_by_command_and_the_list_shows_them() {
+    let world = World::new();
+    let keys = |args: &[&str]| world.run("server", &[&["keys"], args].concat());
+    let key = id(&world, "client");
+    let add = |args: &[&str]| {
+        let added = keys(&[&["add", &key], args].concat());
+        assert_eq!(added.status.code(), Some(0), "{}", said(&added));
+        said(&keys(&["list"]))
+    };
+    let listed = add(&["--name", "anna", "--group", "staff,lab"]);
+    assert!(listed.ends_with("anna  [staff,lab]\n"), "{listed}");
+    assert!(add(&["--rights", "read"]).contains("anna  [staff,lab]"), "they stay");
+    assert_eq!(
+        events(&keys(&["list", "--json"]))[0]["groups"],
+        serde_json::json!(["staff", "lab"])
+    );
+    assert!(!add(&["--group", "-"]).contains('['), "{}", said(&keys(&["list"])));
+    for bad in ["", "a,,b", "../x"] {
+        assert_eq!(keys(&["add", &key, "--group", bad]).status.code(), Some(2), "{bad:?}");
+    }
 }
 
 #[test]

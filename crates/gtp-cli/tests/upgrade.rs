@@ -134,3 +134,33 @@ fn a_server_whose_sockets_the_manager_keeps_is_replaced_twice_and_no_transfer_fa
         assert!(std::fs::read(world.path(name)).unwrap() == common::bytes(SIZE, 9));
     }
 }
+
+#[test]
+fn who_waits_for_a_server_that_takes_no_connections_pauses_no_longer_after_each_attempt() {
+    let world = World::new();
+    world.list_client();
+    let content = world.export("a", 100_000);
+    let manager = Manager::new();
+    let mut server = manager.start(&world);
+    let url = server.url("a");
+    world.expect(0, &["ls", &url, "--accept-new"]);
+    let pid = Pid::from_raw(server.id() as i32).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(server.wait(), Some(0));
+    // Nobody takes what comes to the sockets.
+    let mut get = world.gtp("client", &["get", &url, "got", "--json"]);
+    let mut get = get.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(get.stdout.take().unwrap()).lines();
+    let events = lines.map_while(Result::ok);
+    let events = events.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let mut retries = events.filter(|event| event["event"] == "retry");
+    for _ in 0..2 {
+        let retry = retries.next().unwrap();
+        assert!(retry["message"].as_str().unwrap().contains("timed out"), "{retry}");
+        assert_eq!(retry["after"].as_f64(), Some(0.25), "{retry}");
+    }
+    let _server = manager.start(&world);
+    retries.for_each(drop);
+    assert_eq!(get.wait().unwrap().code(), Some(0));
+    assert!(std::fs::read(world.path("got")).unwrap() == content);
+}

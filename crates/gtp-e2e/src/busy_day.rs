@@ -3,9 +3,11 @@
 //! Twenty clients of five keys, each key with limits or a weight, move files over loopback while
 //! the server is upgraded twice by the kernel's sockets, its settings and its list of keys change,
 //! one key is revoked, and its daemon is killed and comes back. Every transfer of the other keys
-//! must end well. Figures are the longest time in which nothing of one of them moved, and what its
-//! operator did then, and the longest time without progress: that of a get counts whole blocks of
-//! 256 KiB, each of which takes ten seconds where a machine without processors moves 0.2 Mbit/s.
+//! must end well. Figures are the longest time in which nothing of one of them moved, and the
+//! longest without progress, each with what its operator did then and what the client said
+//! meanwhile: attempts, the way, the daemon, and what was granted and by what it was limited. The
+//! progress of a get counts whole blocks of 256 KiB, each of which takes ten seconds where a
+//! machine without processors moves 0.2 Mbit/s.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -36,6 +38,9 @@ const REVOKED: usize = 4;
 const STANDS_MOST: f64 = 2.0;
 /// Everything together may take so long.
 const ENDS: Duration = Duration::from_secs(300);
+
+/// What is kept of what a client says between two steps.
+const SAID_MOST: usize = 40;
 
 const GROUPS: &str = include_str!("busy_day.toml");
 
@@ -143,10 +148,42 @@ fn name(key: usize) -> String {
 
 /// What is heard of a transfer.
 enum Heard {
-    /// It has so many bytes, and so many of its packets have moved.
-    Has { bytes: u64, wire_bytes: u64 },
+    /// It has so many bytes, and so many of its packets have moved; what it says of its session.
+    Has { bytes: u64, wire_bytes: u64, says: String },
+    /// It says something else.
+    Says(String),
     /// It says no more.
     Ended,
+}
+
+impl Heard {
+    /// What a line of a client's says.
+    fn of(event: &Value) -> Option<Heard> {
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        let source = &event["sources"][0];
+        match event["event"].as_str()? {
+            "progress" => Some(Heard::Has {
+                bytes: number(&event["bytes"]),
+                wire_bytes: number(&source["wire_bytes"]),
+                says: format!(
+                    "alive {}, by {}, granted {}, limited by {}, path {}",
+                    source["alive"],
+                    source["carrier"],
+                    source["granted"],
+                    source["limited_by"],
+                    source["path"]["state"]
+                ),
+            }),
+            "retry" | "carrier" | "daemon" | "warning" => {
+                let words = ["standing", "after", "message"].map(|field| match &event[field] {
+                    Value::Null => String::new(),
+                    value => format!(" {value}"),
+                });
+                Some(Heard::Says(format!("{}{}", event["event"], words.concat())))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// One transfer, as far as it is heard of.
@@ -167,8 +204,18 @@ struct Transfer {
 struct Steps {
     number: u64,
     grew: Option<Instant>,
-    /// With what the operator had done then.
-    stood: (Duration, &'static str),
+    /// What was said since, each with the seconds that had passed; nothing twice in a row.
+    said: Vec<(f64, String)>,
+    stood: Stood,
+}
+
+/// A time without steps.
+#[derive(Clone, Default)]
+struct Stood {
+    time: Duration,
+    /// What the operator had done last when it ended.
+    stage: &'static str,
+    said: Vec<(f64, String)>,
 }
 
 impl Steps {
@@ -177,11 +224,22 @@ impl Steps {
             return;
         }
         self.number = number;
+        let said = std::mem::take(&mut self.said);
         if let Some(before) = self.grew.replace(when) {
-            let stood = when.saturating_duration_since(before);
-            if stood > self.stood.0 {
-                self.stood = (stood, stage);
+            let time = when.saturating_duration_since(before);
+            if time > self.stood.time {
+                self.stood = Stood { time, stage, said };
             }
+        }
+    }
+
+    /// Something is said between two steps.
+    fn note(&mut self, when: Instant, words: &str) {
+        let Some(grew) = self.grew else { return };
+        let is_new = self.said.last().is_none_or(|(_, last)| last != words);
+        if is_new && self.said.len() < SAID_MOST {
+            let seconds = when.saturating_duration_since(grew).as_secs_f64();
+            self.said.push((seconds, words.to_owned()));
         }
     }
 }
@@ -232,12 +290,9 @@ impl Day {
         thread::spawn(move || {
             let events = lines.map_while(Result::ok);
             let events = events.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
-            for event in events.filter(|event| event["event"] == "progress") {
-                let number = |value: &Value| value.as_u64().unwrap_or(0);
-                let wire_bytes = number(&event["sources"][0]["wire_bytes"]);
-                let has = Heard::Has { bytes: number(&event["bytes"]), wire_bytes };
+            for heard in events.filter_map(|event| Heard::of(&event)) {
                 // Who listened has given up.
-                let _ = tell.send((at, Instant::now(), has));
+                let _ = tell.send((at, Instant::now(), heard));
             }
             let _ = tell.send((at, Instant::now(), Heard::Ended));
         });
@@ -294,31 +349,42 @@ impl Day {
         }
         let others = || self.transfers.iter().filter(|one| one.key != REVOKED);
         let longest = |steps: fn(&Transfer) -> &Steps| {
-            let one = others().max_by_key(|one| steps(one).stood.0);
-            one.map(|one| (steps(one).stood.0.as_secs_f64(), one.what.clone(), steps(one).stood.1))
+            let one = others().max_by_key(|one| steps(one).stood.time);
+            one.map(|one| (one.what.clone(), steps(one).stood.clone())).unwrap_or_default()
         };
-        let nothing = (0.0, String::new(), "");
-        let (silent, who, stage) = longest(|one| &one.wire).unwrap_or(nothing.clone());
-        if silent > STANDS_MOST {
-            missed.push(format!("nothing moved of {who} for {silent:.1} s after: {stage}"));
+        let (who, silent) = longest(|one| &one.wire);
+        let (stood_who, stood) = longest(|one| &one.progress);
+        let seconds = silent.time.as_secs_f64();
+        if seconds > STANDS_MOST {
+            let stage = silent.stage;
+            missed.push(format!("nothing moved of {who} for {seconds:.1} s after: {stage}"));
         }
-        let (stood, _, _) = longest(|one| &one.progress).unwrap_or(nothing);
         Ok(json!({"case": "busy-day", "transfers": self.transfers.len(),
-            "longest_silence_s": silent, "of": who, "after": stage,
-            "longest_without_progress_s": stood, "missed": missed}))
+            "longest_silence_s": seconds, "of": who, "after": silent.stage,
+            "said_meanwhile": silent.said,
+            "longest_without_progress_s": stood.time.as_secs_f64(), "without_progress": stood_who,
+            "without_progress_after": stood.stage, "said_without_progress": stood.said,
+            "missed": missed}))
     }
 }
 
 impl Transfer {
     fn hear(&mut self, when: Instant, heard: Heard, stage: &'static str) {
         match heard {
-            Heard::Has { bytes, wire_bytes } => {
+            Heard::Has { bytes, wire_bytes, says } => {
                 self.bytes = self.bytes.max(bytes);
                 self.progress.hear(when, bytes, stage);
                 self.wire.hear(when, wire_bytes, stage);
+                self.note(when, &says);
             }
+            Heard::Says(words) => self.note(when, &words),
             Heard::Ended => self.is_over = true,
         }
+    }
+
+    fn note(&mut self, when: Instant, words: &str) {
+        self.progress.note(when, words);
+        self.wire.note(when, words);
     }
 }
 
@@ -334,4 +400,44 @@ impl Drop for Transfer {
 fn bytes(seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     std::iter::repeat_with(|| rng.next_u64().to_le_bytes()).flatten().take(SIZE).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_time_without_a_step_comes_with_what_was_said_in_it() {
+        let began = Instant::now();
+        let at = |seconds: u64| began + Duration::from_secs(seconds);
+        let mut steps = Steps::default();
+        steps.note(at(0), "before the first step");
+        for (seconds, number) in [(1, 10), (2, 20)] {
+            steps.hear(at(seconds), number, "beginning");
+            steps.note(at(seconds), "moves");
+        }
+        for (seconds, words) in [(4, "retry"), (5, "retry"), (9, "alive")] {
+            steps.hear(at(seconds), 20, "upgrade");
+            steps.note(at(seconds), words);
+        }
+        steps.hear(at(40), 30, "upgrade");
+        steps.note(at(41), "moves");
+        steps.hear(at(42), 40, "upgrade");
+        let Stood { time, stage, said } = steps.stood;
+        assert_eq!((time, stage), (Duration::from_secs(38), "upgrade"));
+        let said: Vec<(f64, &str)> = said.iter().map(|(s, words)| (*s, &words[..])).collect();
+        assert_eq!(said, [(0.0, "moves"), (2.0, "retry"), (7.0, "alive")]);
+    }
+
+    #[test]
+    fn lines_of_clients_say_what_they_have_and_why_they_wait() {
+        let of = |text: &str| Heard::of(&serde_json::from_str(text).unwrap());
+        let progress =
+            r#"{"event":"progress","bytes":5,"sources":[{"wire_bytes":7,"alive":true}]}"#;
+        assert!(matches!(of(progress), Some(Heard::Has { bytes: 5, wire_bytes: 7, .. })));
+        let retry = of(r#"{"event":"retry","after":0.25,"message":"the server stops"}"#);
+        let Some(Heard::Says(words)) = retry else { panic!("nothing") };
+        assert_eq!(words, r#""retry" 0.25 "the server stops""#);
+        assert!(of(r#"{"event":"started"}"#).is_none());
+    }
 }

@@ -26,14 +26,20 @@ use crate::usage::Usage;
 const CLIENTS: [usize; 4] = [1, 16, 128, 500];
 /// Files of an object.
 const FILES: [usize; 2] = [1, 10_000];
-/// Bytes of an object at most, and of all that clients could get together: more than they can in
-/// the time, and less than a disk has.
+/// Bytes of a file that is fetched alone: more than one client can get in the time. It is a hole,
+/// and goes to `/dev/null`, so that no disk takes part.
+const FILE_BYTES: u64 = 64 << 30;
+/// Bytes of an object of many files at most, and of all that clients could get together: less than
+/// a disk has.
 const OBJECT_MOST: usize = 1 << 30;
 const ALL_MOST: usize = 16 << 30;
-/// What a client is limited to where its session is to cost little for its bytes.
-const SLOW: &str = "400kbit";
-/// How long clients may take until all of them move.
-const GATHERS: Duration = Duration::from_secs(120);
+/// How long clients may take until all of them move, at most.
+const GATHERS: Duration = Duration::from_secs(100);
+/// The same for all rows together. Measuring and clearing away come on top, some 15 s a row.
+const ALL_GATHER: Duration = Duration::from_secs(240);
+/// Clients that have been started and do not move yet, at most: a server has few places for
+/// connections of one address that have not said what they want.
+const BEGINNING_MOST: usize = 32;
 /// How long is measured, with a look at the server each second.
 const SECONDS: u32 = 10;
 
@@ -42,39 +48,91 @@ const SECONDS: u32 = 10;
 enum Pace {
     /// As fast as the machine lets them.
     Free,
-    /// At [`SLOW`].
+    /// A part of [`TOGETHER_MBIT`] each, so that none is done before all have been measured.
+    Part,
+    /// So slowly that a session costs little for its bytes.
     Slow,
 }
 
+/// What clients of [`Pace::Part`] are limited to together, and one alone, in Mbit/s.
+const TOGETHER_MBIT: f64 = 1_000.0;
+const ALONE_MBIT: f64 = 200.0;
+/// What a client of [`Pace::Slow`] is limited to, in Mbit/s.
+const SLOW_MBIT: f64 = 0.4;
+
+impl Pace {
+    /// The limit of each of so many clients, in Mbit/s; `None` is none.
+    fn limit_mbit(self, clients: usize) -> Option<f64> {
+        match self {
+            Pace::Free => None,
+            Pace::Part => Some(ALONE_MBIT.min(TOGETHER_MBIT / clients as f64)),
+            Pace::Slow => Some(SLOW_MBIT),
+        }
+    }
+}
+
+/// What a row is of.
+#[derive(Clone, Copy)]
+struct Scale {
+    clients: usize,
+    files: usize,
+    pace: Pace,
+}
+
 /// Runs the case once: a row for each number of clients and files, and one of the constants.
+/// `GTP_SIZING_MOST` leaves out rows of more clients, and then the constants that need them.
 ///
 /// # Errors
 /// If a process cannot be started or the server does not answer.
 pub fn run(tools: &Tools) -> Result<Vec<Value>> {
-    let mut rows = Vec::new();
-    for files in FILES {
-        for clients in CLIENTS {
-            rows.push(measured(tools, clients, files, Pace::Free)?);
-        }
-    }
-    for clients in [128, 500] {
-        rows.push(measured(tools, clients, 1, Pace::Slow)?);
-    }
+    let free = FILES.into_iter().flat_map(|files| {
+        let pace = if files == 1 { Pace::Free } else { Pace::Part };
+        CLIENTS.map(|clients| Scale { clients, files, pace })
+    });
+    let slow = [128, 500].map(|clients| Scale { clients, files: 1, pace: Pace::Slow });
+    let most = std::env::var("GTP_SIZING_MOST").ok();
+    let most = most.map_or(Ok(usize::MAX), |most| most.parse()).context("GTP_SIZING_MOST")?;
+    let scales = free.chain(slow).filter(|scale| scale.clients <= most);
+    let mut rows = measured_all(tools, &scales.collect::<Vec<_>>())?;
     rows.push(constants(&rows));
     Ok(rows)
 }
 
-fn measured(tools: &Tools, clients: usize, files: usize, pace: Pace) -> Result<Value> {
+/// A row for each of these.
+fn measured_all(tools: &Tools, scales: &[Scale]) -> Result<Vec<Value>> {
+    let keys = tempfile::tempdir()?;
+    let most = scales.iter().map(|scale| scale.clients).max().unwrap_or(0);
+    make_keys(tools, keys.path(), most)?;
+    let mut left = ALL_GATHER;
+    let mut rows = Vec::new();
+    for (at, scale) in scales.iter().enumerate() {
+        // Rows of few clients take little of it, so that there is much for those of many.
+        let may_take = if at + 1 == scales.len() { left } else { left / 2 }.min(GATHERS);
+        let (row, took) = measured(tools, keys.path(), *scale, may_take)?;
+        left = left.saturating_sub(took);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// A row, and how long its clients took to gather.
+fn measured(
+    tools: &Tools,
+    keys: &Path,
+    scale: Scale,
+    may_take: Duration,
+) -> Result<(Value, Duration)> {
+    let Scale { clients, files, pace } = scale;
     let directory = tempfile::tempdir()?;
     let at = directory.path();
     make_object(at, clients, files)?;
-    make_keys(tools, at, clients)?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let mut server = serve(tools, at, port)?;
+    let mut server = serve(tools, (at, keys), port)?;
     let idle = server.usage()?;
-    let all = (0..clients).map(|number| get(tools, at, &server, (number, pace)));
-    let running = all.collect::<Result<Vec<Running>>>()?;
-    let moving = gather(port, clients)?;
+    let start = |number| get(tools, (at, keys), &server, (number, scale));
+    let gathering = Instant::now();
+    let (running, moving) = gather(port, clients, start, gathering + may_take)?;
+    let took = gathering.elapsed();
     let (before, cpu, began) = (moved(port)?, server.processor_seconds()?, Instant::now());
     let mut readings = Vec::new();
     for _ in 0..SECONDS {
@@ -89,16 +147,19 @@ fn measured(tools: &Tools, clients: usize, files: usize, pace: Pace) -> Result<V
         .then(|| format!("{moving} of {clients} clients move an object of {files} files"))
         .into_iter()
         .collect();
-    Ok(json!({
+    let row = json!({
         "case": "sizing", "clients": clients, "files": files, "slow": pace == Pace::Slow,
-        "moving": moving, "seconds": seconds, "gigabytes": gigabytes,
+        "limit_mbit_of_each": pace.limit_mbit(clients),
+        "moving": moving, "gathered_s": took.as_secs_f64(),
+        "seconds": seconds, "gigabytes": gigabytes,
         "cpu_seconds": cpu, "cpu_seconds_per_gigabyte": cpu / gigabytes,
         "memory_bytes": most(|usage| usage.memory),
         "descriptors": most(|usage| usage.descriptors as u64),
         "threads": most(|usage| usage.threads),
         "gigabits_per_second": gigabytes * 8.0 / seconds, "load": load()?,
         "idle": idle.to_json(), "missed": missed,
-    }))
+    });
+    Ok((row, took))
 }
 
 /// The constants of docs/SCALE.md, from the rows.
@@ -138,26 +199,18 @@ fn constants(rows: &[Value]) -> Value {
 
 /// An object of so many files, `served/object`: a file, or a directory.
 fn make_object(at: &Path, clients: usize, files: usize) -> Result<()> {
-    let bytes = OBJECT_MOST.min(ALL_MOST / clients);
-    let mut rng = Rng::new(7);
-    let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());
-    let content: Vec<u8> = words.flatten().take(bytes.min(64 << 20)).collect();
     let served = at.join("served");
     fs::create_dir(&served)?;
     if files == 1 {
-        let mut file = fs::File::create(served.join("object"))?;
-        let mut left = bytes;
-        while left > 0 {
-            let part = left.min(content.len());
-            file.write_all(&content[..part])?;
-            left -= part;
-        }
-        return Ok(());
+        return Ok(fs::File::create(served.join("object"))?.set_len(FILE_BYTES)?);
     }
+    let each = OBJECT_MOST.min(ALL_MOST / clients) / files;
+    let mut rng = Rng::new(7);
+    let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());
+    let content: Vec<u8> = words.flatten().take(each + 8 * files).collect();
     fs::create_dir(served.join("object"))?;
-    let each = bytes / files;
     for number in 0..files {
-        let from = number * 8 % (content.len() - each);
+        let from = number * 8;
         fs::write(served.join(format!("object/{number}")), &content[from..from + each])?;
     }
     Ok(())
@@ -175,46 +228,65 @@ fn make_keys(tools: &Tools, at: &Path, clients: usize) -> Result<()> {
     Ok(fs::write(at.join("server/authorized_keys"), keys)?)
 }
 
-fn serve(tools: &Tools, at: &Path, metrics: u16) -> Result<Server> {
+fn serve(tools: &Tools, (at, keys): (&Path, &Path), metrics: u16) -> Result<Server> {
     let gtp = program(tools, at, "gtp");
     let mut serve = Command::new("sh");
     serve.args(["-c", "ulimit -n $(ulimit -Hn); exec \"$0\" \"$@\""]);
     serve.arg(gtp.get_program()).arg("serve").arg(at.join("served"));
     serve.args(["--json", "--listen", "127.0.0.1:0", "--daemon", "off"]);
     serve.args(["--metrics", &format!("127.0.0.1:{metrics}")]);
-    serve.env("GTP_CONFIG_DIR", at.join("server")).stdin(Stdio::null());
+    serve.env("GTP_CONFIG_DIR", keys.join("server")).stdin(Stdio::null());
     Server::start(serve, at.join("serve.log"))
 }
 
 fn get(
     tools: &Tools,
-    at: &Path,
+    (at, keys): (&Path, &Path),
     server: &Server,
-    (number, pace): (usize, Pace),
+    (number, scale): (usize, Scale),
 ) -> Result<Running> {
-    let mut get = program(tools, &at.join(format!("client{number}")), "gtp");
+    let Scale { clients, files, pace } = scale;
+    let mut get = program(tools, &keys.join(format!("client{number}")), "gtp");
     get.arg("get").arg(format!("gtp://{}/object", server.address));
-    get.arg(at.join(format!("out{number}")));
+    match files {
+        1 => get.arg("/dev/null"),
+        _ => get.arg(at.join(format!("out{number}"))),
+    };
     get.args(["--fingerprint", &server.fingerprint, "--daemon", "off"]);
-    if pace == Pace::Slow {
-        get.args(["--max-rate", SLOW]);
+    if let Some(limit) = pace.limit_mbit(clients) {
+        get.args(["--max-rate", &format!("{limit:.1}Mbit")]);
     }
     get.stdout(Stdio::null()).stderr(Stdio::null());
     Running::start("a client", &mut get)
 }
 
-/// Waits until all clients move; how many do.
-fn gather(metrics: u16, clients: usize) -> Result<usize> {
-    let end = Instant::now() + GATHERS;
+/// Starts clients, few at a time, until all of them move or it is `end`. Returns them, and how many
+/// move.
+fn gather(
+    metrics: u16,
+    clients: usize,
+    start: impl Fn(usize) -> Result<Running>,
+    end: Instant,
+) -> Result<(Vec<Running>, usize)> {
+    let mut started = Vec::with_capacity(clients);
     loop {
-        let running = sum(&page(metrics)?, "gtp_serve_running_sessions{") as usize;
-        if running >= clients || Instant::now() > end {
+        let moving = moving(metrics)?;
+        if moving >= clients || Instant::now() > end {
             // What is granted first is not what they come to.
             pass(Duration::from_secs(2));
-            return Ok(sum(&page(metrics)?, "gtp_serve_running_sessions{") as usize);
+            return Ok((started, self::moving(metrics)?));
         }
-        pass(Duration::from_millis(200));
+        let may_start = clients.min(moving + BEGINNING_MOST);
+        while started.len() < may_start {
+            started.push(start(started.len())?);
+        }
+        pass(Duration::from_millis(100));
     }
+}
+
+/// How many clients move.
+fn moving(metrics: u16) -> Result<usize> {
+    Ok(sum(&page(metrics)?, "gtp_serve_running_sessions{") as usize)
 }
 
 /// Bytes of content that clients have proved to have.

@@ -39,6 +39,11 @@ impl Purpose {
 /// may go on for longer; whoever has signed it signs another one for one that begins anew.
 pub const TICKET_SECONDS_MOST: u64 = 600;
 
+/// How long a session by ticket may last, in seconds, so that a holder that never ends does not
+/// keep the signer's places. One that still fetches comes again with a newer ticket, and has its
+/// listing once more: once an hour that costs little.
+pub const TICKET_SESSION_SECONDS_MOST: u64 = 3_600;
+
 /// How far the clocks of the signer and of a server may be apart, in seconds: a ticket that begins
 /// later than this from now is refused.
 pub const CLOCK_SKEW_SECONDS: u64 = 60;

@@ -18,8 +18,8 @@ use gtp_net::client::{
 use gtp_net::control::ControlChannel;
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity};
-use gtp_net::messages::{FetchFrom, FetchSource, Message, Reason, Verb};
-use gtp_net::server::{Admission, Moved, Reach, ServeConfig, Server, ServerEvent, Writing};
+use gtp_net::messages::{FetchFrom, FetchSource, Message, Open, Reason, Verb};
+use gtp_net::server::{Admission, Limits, Moved, Reach, ServeConfig, Server, ServerEvent, Writing};
 use gtp_net::ticket::{Allowed, Ticket};
 use gtp_net::trust::{HostTrust, Strangers};
 use gtp_store::SinkOptions;
@@ -47,6 +47,10 @@ struct Site {
 impl Site {
     /// With a list of keys and what they may do. It fetches within these ranges.
     async fn new(keys: &[(&Identity, &str)], ranges: &[&str]) -> Site {
+        Site::limited(keys, ranges, Limits::default()).await
+    }
+
+    async fn limited(keys: &[(&Identity, &str)], ranges: &[&str], limits: Limits) -> Site {
         let (dir, identity) = (tempfile::tempdir().unwrap(), Identity::generate());
         let line = |(key, may): &(&Identity, &str)| format!("{} {may}\n", key.fingerprint());
         let list = dir.path().join("keys");
@@ -58,6 +62,7 @@ impl Site {
             writing: Writing::Allowed,
             // Slow enough to be stopped in the midst.
             max_rate: gtp_alloc::Rate::from_mbps(200),
+            limits,
             third_party: ranges.iter().map(|range| range.parse::<Reach>().unwrap()).collect(),
             ..ServeConfig::new(export, "127.0.0.1:0".parse().unwrap(), admission)
         };
@@ -276,6 +281,40 @@ async fn a_source_takes_a_ticket_for_its_holder_its_object_its_server_and_its_ti
     // And the one that counts does, until its holder has said that it has the object.
     world.read(&sink, "a", ticket.clone()).await.unwrap();
     refused(&sink, "a", ticket, "it has been used already").await;
+}
+
+#[tokio::test]
+async fn a_session_by_ticket_ends_while_its_holder_would_keep_it_and_one_by_a_key_goes_on() {
+    let (client, holder) = (Identity::generate(), Identity::generate());
+    let limits = Limits { by_ticket: Duration::from_millis(200), ..Limits::default() };
+    let site = Site::limited(&[(&client, "read")], &[], limits).await;
+    std::fs::write(site.path("a"), content(1)).unwrap();
+    let open = async |whose: &Identity, ticket: Option<Vec<u8>>| {
+        let address = site.address.parse().unwrap();
+        let trust = Arc::new(HostTrust::Pinned(vec![site.key()]));
+        let mut channel = ControlChannel::connect(&address, whose, &trust).await.unwrap();
+        let open = Open { ticket, ..an_open(Verb::Get { path: b"a".to_vec() }) };
+        channel.open(open).await.unwrap();
+        channel
+    };
+    let mut own = open(&client, None).await;
+    let begins_s = gtp_sys::clock::unix_seconds();
+    let (server, path) = (site.key(), b"a".to_vec());
+    let (holder_key, ends_s) = (holder.fingerprint(), begins_s + 300);
+    let allowed = Allowed { server, holder: holder_key, path, begins_s, ends_s };
+    let ticket = Ticket::sign(&client, &allowed, [7; 16]);
+    // The ticket still holds, and opens another session after the first.
+    for _ in 0..2 {
+        let mut kept = open(&holder, Some(ticket.clone())).await;
+        let fault = loop {
+            if let Message::Fault(fault) = kept.recv().await.unwrap() {
+                break fault;
+            }
+        };
+        assert_eq!(fault.reason, Reason::TimedOut, "{}", fault.text);
+    }
+    own.send(&Message::ArrivalsWanted).await.unwrap();
+    while !matches!(own.recv().await.unwrap(), Message::ArrivalsSeen(_)) {}
 }
 
 #[tokio::test]

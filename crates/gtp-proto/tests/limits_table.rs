@@ -52,10 +52,11 @@ const ROWS: &[Row] = &[
     ),
     ("parts of a frame in step", &[(IN_STEP, "PARTS_MOST", 1.0)]),
     (
-        "time for which a ticket holds; sessions that it opens; clocks apart",
+        "time for which a ticket holds; sessions that it opens; time of one; clocks apart",
         &[
             (TICKET, "TICKET_SECONDS_MOST", 1.0),
             (USED_TICKETS, "SESSIONS_OF_TICKET", 1.0),
+            (TICKET, "TICKET_SESSION_SECONDS_MOST", 1.0),
             (TICKET, "CLOCK_SKEW_SECONDS", 1.0),
         ],
     ),

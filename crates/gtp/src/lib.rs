@@ -88,9 +88,9 @@ pub use gtp_net::stream::{
     StreamReader, StreamWriter, WINDOW as STREAM_WINDOW, frame_most,
 };
 pub use gtp_net::trust::{
-    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Below, Closed, Edit, Grants, Hours,
-    KNOWN_HOSTS_FILE, KeyLine, KeyListFile, LocalTime, PLACES_MOST, TrustError, is_name,
-    unknown_zone,
+    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Below, Closed, Edit,
+    GROUPS_OF_KEY_MOST, Grants, Hours, KNOWN_HOSTS_FILE, KeyLine, KeyListFile, LineChange,
+    LocalTime, PLACES_MOST, TrustError, is_name, unknown_zone,
 };
 pub use gtp_store::replica;
 pub use gtp_store::{

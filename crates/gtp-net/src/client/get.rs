@@ -27,7 +27,8 @@ use super::silence::{
     speaks_against_udp,
 };
 use super::{
-    Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, stop_words, stopped, without_datagrams,
+    Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off_after, stop_words, stopped,
+    without_datagrams,
 };
 use crate::control::{ANSWER_SPAN, ControlError, Obstacle};
 use crate::engine::{Blame, RootPolicy, TransferEvent, TransferHandle, TransferOpen, Way};
@@ -87,6 +88,8 @@ enum State {
 struct Source {
     url: Url,
     state: State,
+    /// When its newest attempt began.
+    began: Time,
     /// Attempts since it last brought something.
     tries: u32,
     /// Whether a datagram ever came from it.
@@ -236,6 +239,7 @@ impl Gather {
         };
         let source = &mut self.sources[number];
         (source.state, source.parted) = (State::Connecting, None);
+        source.began = self.clock.now() + Span::from_nanos(pause.as_nanos() as u64);
         source.line = Some(tokio::spawn(link::run(
             number,
             Arc::clone(&self.endpoint),

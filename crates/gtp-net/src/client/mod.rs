@@ -462,6 +462,14 @@ pub(crate) fn back_off(tries: u32) -> Duration {
     (RETRY_FIRST * 2u32.saturating_pow(tries.min(8))).min(RETRY_LONGEST)
 }
 
+/// The same where the attempt before it has lasted for so long: attempts begin that far apart, but
+/// for the first pause. A server that takes no connection for a while, such as one that is started
+/// again under a manager that keeps its sockets, has its clients wait in the system's queue; who
+/// leaves that queue and pauses as well comes late.
+pub(crate) fn back_off_after(tries: u32, attempt: Span) -> Duration {
+    back_off(tries).saturating_sub(gtp_sys::clock::duration(attempt)).max(RETRY_FIRST)
+}
+
 /// What it means that no datagram gets through to a host at this address: another IP version is to
 /// be tried, or there is no UDP path, and the host's revision shows whether it knows another way.
 fn without_datagrams(
@@ -520,5 +528,22 @@ fn stop_words(kind: FailureKind) -> &'static str {
         "the time limit is over; what is complete is kept, repeat the command to go on"
     } else {
         "interrupted; what is complete is kept, repeat the command to go on"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_that_wait_in_vain_follow_each_other_and_those_that_are_refused_are_far_apart() {
+        let sixth_begins = |attempt: u64| -> u64 {
+            let lasts = Span::from_millis(attempt);
+            (0..5).map(|n| attempt + back_off_after(n, lasts).as_millis() as u64).sum()
+        };
+        assert_eq!(sixth_begins(0), 250 + 500 + 1_000 + 2_000 + 4_000);
+        // Each waits five seconds for a server that takes no connections.
+        assert_eq!(sixth_begins(5_000), 5 * 5_250);
+        assert_eq!(sixth_begins(1_500), 5 * 1_500 + 3 * 250 + 500 + 2_500);
     }
 }

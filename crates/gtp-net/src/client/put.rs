@@ -22,7 +22,7 @@ use super::placement::End;
 use super::progress::{Event, Outcome, Progress, SourceShare};
 use super::silence::{Asked, Inquiry, Silences, Verdict, speaks_against_udp};
 use super::{
-    Endpoint, LOOK_SPAN, Monitor, Relaying, Terms, Url, back_off, no_path_words, stop_words,
+    Endpoint, LOOK_SPAN, Monitor, Relaying, Terms, Url, back_off_after, no_path_words, stop_words,
     stopped, without_datagrams,
 };
 use crate::control::{ANSWER_SPAN, ControlChannel, ControlError, KEEPALIVE_SPAN};
@@ -107,7 +107,7 @@ pub async fn put(
     };
     let mut tries = 0;
     loop {
-        let moved = attempt.moved_at;
+        let (moved, began) = (attempt.moved_at, attempt.clock.now());
         let failure = match attempt.run(&mut objects).await {
             Ok(done) => return Ok(attempt.outcome(&done)),
             Err(failure) => failure,
@@ -118,7 +118,7 @@ pub async fn put(
         if !failure.is_temporary() || quiet > attempt.terms.patience {
             return Err(failure);
         }
-        let pause = back_off(tries);
+        let pause = back_off_after(tries, attempt.clock.now().since(began));
         let after = Span::from_nanos(pause.as_nanos() as u64);
         attempt.monitor.tell(Event::Retry { url: attempt.url.to_string(), failure, after });
         let mut stop = attempt.monitor.stop.clone();

@@ -9,7 +9,7 @@ use tokio::io;
 
 use super::reach::Obstacle;
 use crate::identity::place::is_denied;
-use crate::messages::{Malformed, Message, PeerText, Reason};
+use crate::messages::{Malformed, Message, PeerText, Reason, Refused};
 use crate::trust::{HostAddress, HostRefused, TrustError};
 
 /// Why a control channel was not made, or ended.
@@ -55,6 +55,9 @@ pub enum ControlError {
     /// The server does not let this client do that.
     #[error("not authorised: {0}")]
     NotAuthorised(PeerText),
+    /// The server lets this client do that at other hours.
+    #[error("not authorised: {0}")]
+    OutsideHours(PeerText),
     /// The server refuses for another reason.
     #[error("refused by the server: {text}")]
     Refused {
@@ -90,7 +93,8 @@ impl ControlError {
             | ControlError::Host(_)
             | ControlError::NotProved(_)
             | ControlError::KeyRefused
-            | ControlError::NotAuthorised(_) => 7,
+            | ControlError::NotAuthorised(_)
+            | ControlError::OutsideHours(_) => 7,
             ControlError::Trust(error) => match &**error {
                 TrustError::File { source, .. } if are_used_up(source) => 5,
                 TrustError::File { source, .. } if is_denied(source) => 4,
@@ -112,8 +116,12 @@ impl ControlError {
         ControlError::Unexpected(format!("message {}", message.name()))
     }
 
-    pub(super) fn of_refusal(reason: Reason, text: PeerText) -> ControlError {
+    pub(super) fn of_refusal(refused: Refused) -> ControlError {
+        let Refused { reason, text, outside_hours } = refused;
         match reason {
+            Reason::NotAuthorised if outside_hours == Some(true) => {
+                ControlError::OutsideHours(text)
+            }
             Reason::NotAuthorised => ControlError::NotAuthorised(text),
             Reason::Version => ControlError::Version(text.to_string()),
             Reason::Other

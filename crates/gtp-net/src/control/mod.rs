@@ -37,9 +37,7 @@ pub use reach::{CONNECT_SPAN, Obstacle};
 use crate::crypto::{Direction, EXPORTER_LABEL, SECRET_LEN, TrafficSecret, exporter_context};
 use crate::engine::Carrier;
 use crate::identity::{Fingerprint, Identity};
-use crate::messages::{
-    Carry, FRAME_MAX, Message, Open, Opened, PAGE_FRAME_MAX, Reason, Refused, VERSION,
-};
+use crate::messages::{Carry, FRAME_MAX, Message, Open, Opened, PAGE_FRAME_MAX, Reason, VERSION};
 use crate::tls::{self, ALPN};
 use crate::trust::{HostAddress, HostTrust, Standing, TrustError};
 
@@ -317,7 +315,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
     /// The client asks for a session and waits for the answer.
     ///
     /// # Errors
-    /// [`ControlError::NotAuthorised`], [`ControlError::Version`] and [`ControlError::Refused`]
+    /// [`ControlError::NotAuthorised`], [`ControlError::OutsideHours`],
+    /// [`ControlError::Version`] and [`ControlError::Refused`]
     /// as the server says; [`ControlError::Unexpected`] if the answer does not fit the question;
     /// and those of [`ControlChannel::send`] and [`ControlChannel::recv`].
     pub async fn open(&mut self, open: Open) -> Result<Opened, ControlError> {
@@ -390,9 +389,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         let answer = answer.await.map_err(|_| ControlError::TimedOut("the server's answer"))?;
         let opened = match answer? {
             Message::Opened(opened) => opened,
-            Message::Refused(Refused { reason, text }) => {
-                return Err(ControlError::of_refusal(reason, text));
-            }
+            Message::Refused(refused) => return Err(ControlError::of_refusal(refused)),
             other => return Err(ControlError::unexpected(&other)),
         };
         self.revision = Revision::agreed(opened.version).ok_or_else(|| too_old(opened.version))?;
@@ -573,8 +570,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
     }
 
     /// Says no, and ends. Whether the peer hears it is not known.
-    pub async fn refuse(mut self, reason: Reason, text: impl Into<String>) {
-        let refusal = Message::refused(reason, text);
+    pub async fn refuse(self, reason: Reason, text: impl Into<String>) {
+        self.refuse_with(Message::refused(reason, text)).await;
+    }
+
+    /// Says no by this message, and ends.
+    pub(crate) async fn refuse_with(mut self, refusal: Message) {
         if matches!(timeout(CLOSE_SPAN, self.send(&refusal)).await, Ok(Ok(()))) {
             self.close().await;
         }

@@ -33,8 +33,8 @@ pub enum FailureKind {
     Integrity,
     /// Keys or versions do not fit.
     Authentication,
-    /// It is none of the hours in which the key may come. Servers tell it apart for their
-    /// operators; to a client it is [`FailureKind::Authentication`] with words that say when.
+    /// It is none of the hours in which the key may come; the words say when they begin. A session
+    /// that ends with its hours ends with [`FailureKind::Authentication`] for its client.
     OutsideHours,
     /// The time that the user allowed is over.
     TimeLimit,
@@ -193,6 +193,7 @@ impl From<ControlError> for Failure {
             | ControlError::NotProved(_)
             | ControlError::KeyRefused
             | ControlError::NotAuthorised(_) => FailureKind::Authentication,
+            ControlError::OutsideHours(_) => FailureKind::OutsideHours,
             ControlError::Trust(error) => FailureKind::of_trust(error),
             ControlError::Refused { reason, .. } => FailureKind::of_reason(*reason),
             ControlError::Malformed(_) | ControlError::Unexpected(_) => FailureKind::Other,

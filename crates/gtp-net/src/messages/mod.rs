@@ -154,6 +154,10 @@ pub struct Refused {
     /// The same for people.
     #[n(1)]
     pub text: PeerText,
+    /// Whether only the hour is in the way: the key may come at another one. Absent is no, as
+    /// servers of earlier releases say.
+    #[n(2)]
+    pub outside_hours: Option<bool>,
 }
 
 /// Source to sink: the next entries of the manifest, in manifest order; server to client: of a
@@ -522,7 +526,13 @@ pub const DATAGRAM: u8 = 28;
 impl Message {
     /// A refusal with its text.
     pub fn refused(reason: Reason, text: impl Into<String>) -> Message {
-        Message::Refused(Refused { reason, text: PeerText::new(text) })
+        Message::Refused(Refused { reason, text: PeerText::new(text), outside_hours: None })
+    }
+
+    /// A refusal of a key that may come at another hour, with its text.
+    pub fn refused_now(text: impl Into<String>) -> Message {
+        let (reason, text) = (Reason::NotAuthorised, PeerText::new(text));
+        Message::Refused(Refused { reason, text, outside_hours: Some(true) })
     }
 
     /// A fault of the whole session.
@@ -570,7 +580,7 @@ impl Message {
         match self {
             Message::Open(open) => open.check(),
             Message::Opened(opened) => opened.check(),
-            Message::Refused(Refused { reason: _, text }) => text.check(),
+            Message::Refused(Refused { text, .. }) => text.check(),
             Message::ManifestPage(page) | Message::ListingPage(page) => page.check(),
             Message::ManifestEnd(end) | Message::ListingEnd(end) => {
                 within(end.entries_total, 0..=ENTRIES_MAX, "number of entries")?;

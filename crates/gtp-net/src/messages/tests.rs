@@ -141,7 +141,9 @@ fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         open().prop_map(Message::Open),
         opened().prop_map(Message::Opened),
-        (reason(), text()).prop_map(|(reason, text)| Message::Refused(Refused { reason, text })),
+        (reason(), text(), any::<Option<bool>>()).prop_map(|(reason, text, outside_hours)| {
+            Message::Refused(Refused { reason, text, outside_hours })
+        }),
         page().prop_map(Message::ManifestPage),
         page().prop_map(Message::ListingPage),
         end().prop_map(Message::ManifestEnd),
@@ -675,7 +677,8 @@ fn text_from_a_peer_is_shown_without_control_characters_and_cut() {
     assert_eq!(shown, "red \\u{1b}[31m\\u{202e}gpj.exe\\r\\nit's \"ü\"\\u{9b}2J");
     assert_eq!(printable(b"a\xff\x00b\\"), "a\\xff\\0b\\\\");
     assert!(PeerText::new("ü".repeat(TEXT_MAX)).check().is_ok());
-    let long = Refused { reason: Reason::Busy, text: PeerText("x".repeat(TEXT_MAX + 1)) };
+    let text = PeerText("x".repeat(TEXT_MAX + 1));
+    let long = Refused { reason: Reason::Busy, text, outside_hours: None };
     assert!(Message::Refused(long).to_frame().is_err());
 }
 

@@ -4,12 +4,14 @@
 //! is decided in `occupancy`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gtp_alloc::Bytes;
 
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Fingerprint;
 use crate::messages::{ENTRY_MEMORY, LISTINGS_MEMORY};
+use crate::ticket::TICKET_SESSION_SECONDS_MOST;
 use crate::trust::{AuthorizedKeys, ClientTrust, Strangers};
 
 use super::budget::Holder;
@@ -94,6 +96,9 @@ pub struct Limits {
     /// while they are held. One key of the list, and all keys that are not on it together, get at
     /// most a quarter. A client that finds it used up is told to come again later.
     pub listings: Bytes,
+    /// How long a session that fetches by a ticket may last; it may come again while it has a
+    /// ticket that holds.
+    pub by_ticket: Duration,
 }
 
 impl Default for Limits {
@@ -105,6 +110,7 @@ impl Default for Limits {
             connections_per_address: 64,
             sessions_per_key: 64,
             listings: Bytes(LISTINGS_MEMORY),
+            by_ticket: Duration::from_secs(TICKET_SESSION_SECONDS_MOST),
         }
     }
 }

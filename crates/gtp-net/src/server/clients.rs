@@ -38,6 +38,8 @@ pub(crate) enum Leave {
     Blind,
     /// The hours of its key are over.
     Closed(Closed),
+    /// The time of a session by ticket is over.
+    TicketOver,
 }
 
 impl Leave {
@@ -50,6 +52,7 @@ impl Leave {
             Leave::Revoked => Reason::NotAuthorised,
             Leave::Blind => Reason::Busy,
             Leave::Closed(_) => Reason::NotAuthorised,
+            Leave::TicketOver => Reason::TimedOut,
         }
     }
 
@@ -64,6 +67,10 @@ impl Leave {
                 "the key may no longer do this: the server's list of keys or its exports changed",
             ),
             Leave::Blind => (FailureKind::Temporary, "the server cannot use its list of keys"),
+            Leave::TicketOver => (
+                FailureKind::Temporary,
+                "the time of a session by ticket is over: come again with a ticket that holds",
+            ),
             Leave::Closed(closed) => {
                 let words = closed.words(&LocalTime::now());
                 let text = format!("the hours of this key are over: {words}");

@@ -88,6 +88,7 @@ impl WhyRefused {
             | ControlError::NotProved(_)
             | ControlError::KeyRefused
             | ControlError::NotAuthorised(_)
+            | ControlError::OutsideHours(_)
             | ControlError::Refused { .. }
             | ControlError::Malformed(_)
             | ControlError::Unexpected(_)

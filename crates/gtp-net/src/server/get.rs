@@ -54,7 +54,12 @@ async fn say_farewell(mut channel: ControlChannel, seat: &Seat, why: Leave) {
         Leave::MakeRoom => {
             let _ = tokio::time::timeout(HURRY_SPAN, channel.dismiss(reason, text)).await;
         }
-        Leave::Stopping | Leave::Dozing | Leave::Revoked | Leave::Blind | Leave::Closed(_) => {
+        Leave::Stopping
+        | Leave::Dozing
+        | Leave::Revoked
+        | Leave::Blind
+        | Leave::Closed(_)
+        | Leave::TicketOver => {
             let telling = async {
                 channel.dismiss(reason, text).await;
                 channel.close().await;

@@ -51,8 +51,10 @@ mod writers;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use gtp_alloc::{Bucket, Bytes, Rate, Span};
 use gtp_proto::PathUse;
@@ -62,6 +64,7 @@ use rustls::ServerConfig as TlsConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep};
 
 pub use admission::{Admission, Limits};
 pub use confines::Confines;
@@ -320,14 +323,33 @@ pub(crate) struct Shared {
 pub(crate) struct Stop {
     server: watch::Receiver<bool>,
     seat: Arc<Seat>,
+    /// Ends with the time of a session that has one.
+    over: Option<Pin<Box<Sleep>>>,
 }
 
 impl Stop {
+    fn of(server: watch::Receiver<bool>, seat: &Arc<Seat>) -> Stop {
+        Stop { server, seat: Arc::clone(seat), over: None }
+    }
+
+    /// Has the session end after this time from now on.
+    pub fn end_within(&mut self, time: Duration) {
+        self.over = Some(Box::pin(sleep(time)));
+    }
+
     /// Waits until the session must end. Safe to cancel.
     pub async fn told(&mut self) -> Leave {
+        let Stop { server, seat, over } = self;
+        let over = async {
+            match over {
+                Some(over) => over.as_mut().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            () = stopping(&mut self.server) => Leave::Stopping,
-            why = self.seat.told() => why,
+            () = stopping(server) => Leave::Stopping,
+            why = seat.told() => why,
+            () = over => Leave::TicketOver,
         }
     }
 }
@@ -592,7 +614,7 @@ async fn meet(
     match met {
         Ok((channel, open)) => {
             let seat = Arc::new(seat);
-            let stop = Stop { server, seat: Arc::clone(&seat) };
+            let stop = Stop::of(server, &seat);
             session::serve(shared, channel, open, stop).await;
             seat.is_gone();
         }
@@ -674,7 +696,7 @@ fn tell(events: &mpsc::Sender<ServerEvent>, event: ServerEvent) -> u64 {
 const CHANGES_WAITING: usize = 16;
 
 /// How long a client waits for room for a page of its changes.
-const CHANGES_SPAN: std::time::Duration = std::time::Duration::from_secs(5);
+const CHANGES_SPAN: Duration = Duration::from_secs(5);
 
 /// Hashes of files that are cached for later requests: 6 MB, at most twice that.
 const ROOTS_KEPT: usize = 65_536;
@@ -736,14 +758,14 @@ pub(crate) fn without_v6(listen: SocketAddr, error: &io::Error) -> Option<Socket
 const PORT_TRIES: u32 = 16;
 
 /// Pause when no connection can be accepted.
-pub(crate) const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Complaints of one kind that clients can cause, such as that no connection can be accepted: one
 /// now and then.
 pub(crate) const COMPLAINTS: Bucket = Bucket::new(1, 2);
 
 /// Time for all sessions to end when the server stops.
-const FAREWELL_SPAN: std::time::Duration = std::time::Duration::from_secs(5);
+const FAREWELL_SPAN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

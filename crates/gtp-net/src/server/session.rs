@@ -43,6 +43,14 @@ impl Refusal {
     pub fn new(reason: Reason, text: impl Into<String>) -> Refusal {
         Refusal { reason, text: text.into(), why: WhyRefused::of_reason(reason) }
     }
+
+    /// What the client is told.
+    pub fn message(self) -> Message {
+        match self.why == WhyRefused::OutsideHours {
+            true => Message::refused_now(self.text),
+            false => Message::refused(self.reason, self.text),
+        }
+    }
 }
 
 /// How a session went.
@@ -152,7 +160,7 @@ pub(super) async fn serve(
             Ok(judged) => judged,
             Err(refusal) => {
                 shared.tell(refused(&refusal, remote, whose, request));
-                stop.seat.linger(channel.refuse(refusal.reason, refusal.text)).await;
+                stop.seat.linger(channel.refuse_with(refusal.message())).await;
                 return false;
             }
         };
@@ -296,6 +304,10 @@ async fn attend(
     ticket: Option<Ticket>,
     stop: &mut Stop,
 ) -> Ending {
+    // What sinks give on to each other ends with the put that it is for.
+    if ticket.is_some() && matches!(client.open.verb, Verb::Get { .. }) {
+        stop.end_within(shared.config.limits.by_ticket);
+    }
     let ending = obey(&shared, client, stop).await;
     if let Some(ticket) = ticket.filter(|_| ending.failure.is_none()) {
         shared.tickets.close(&ticket);

@@ -77,6 +77,8 @@ struct Told {
     has_groups: bool,
     allowances: Allowances,
     warned: Option<String>,
+    /// What was said last of groups that the configuration does not have.
+    unknown: Option<String>,
 }
 
 /// What is known of a client.
@@ -121,6 +123,7 @@ impl Told {
         if !same {
             self.known.clear();
             self.until = turn(&ruled.rules, now);
+            self.warn_of_unknown(&ruled.rules, trust);
         }
         self.known.retain(|key, _| keys.contains(key));
         for key in keys {
@@ -145,6 +148,15 @@ impl Told {
         }
         self.allowances = news.clone();
         Some(news)
+    }
+
+    /// Says which groups of the list the configuration does not have: their names may be misspelt.
+    fn warn_of_unknown(&mut self, rules: &Exports, trust: &ClientTrust) {
+        let unknown = unknown_groups(rules, trust);
+        if self.unknown != unknown {
+            unknown.iter().for_each(|words| tracing::warn!("{words}"));
+            self.unknown = unknown;
+        }
     }
 
     /// Says what of the groups' rates does not count as it was written.
@@ -172,6 +184,30 @@ const UNDER_A_DAEMON: &str = "the daemon that shares out this machine's capacity
                               release and does not hear of groups: their guarantees and weights do \
                               not count, and their rates limit each session alone; start it anew";
 
+/// What is to be said of groups that lines of the list name and the configuration does not have. A
+/// server of one directory has none.
+fn unknown_groups(rules: &Exports, trust: &ClientTrust) -> Option<String> {
+    if rules.exports.is_empty() {
+        return None;
+    }
+    let unknown = trust.keys.groups_but(|name| rules.groups.contains_key(name));
+    let shown = unknown.iter().take(UNKNOWN_SHOWN).map(|(name, whose)| format!("{name} ({whose})"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = match unknown.len().saturating_sub(UNKNOWN_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!unknown.is_empty()).then(|| {
+        format!(
+            "lines of the list of keys name groups that the configuration does not have, and that \
+             give nothing: {shown}{more}"
+        )
+    })
+}
+
+/// Groups that one warning names.
+const UNKNOWN_SHOWN: usize = 8;
+
 /// What is to be said where more is guaranteed than there is.
 fn over_promised(guaranteed: Rate, capacity: Rate) -> Option<String> {
     let mbps = |rate: Rate| rate.as_bps() / 1_000_000;
@@ -189,7 +225,8 @@ fn over_promised(guaranteed: Rate, capacity: Rate) -> Option<String> {
 mod tests {
     use super::*;
     use crate::server::group_shares::{GroupShare, ShareAt};
-    use crate::server::rules::GroupRule;
+    use crate::server::quota::Quota;
+    use crate::server::rules::{ExportRule, GroupRule, Visibility, Who};
     use crate::trust::{Access, AuthorizedKeys, Strangers};
 
     fn key() -> Fingerprint {
@@ -255,6 +292,32 @@ mod tests {
         assert_eq!(look("22:00"), (None, Some(Closed { opens })));
         // Somebody has set the clock back.
         assert_eq!(look("12:00"), (Some(40), None));
+    }
+
+    #[test]
+    fn a_group_that_only_a_line_names_is_said_with_whose_line_that_is() {
+        let mut rules = ruled(40).rules.clone();
+        let list = |groups: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("list");
+            std::fs::write(&path, format!("{} group={groups} # anna\n", key())).unwrap();
+            let keys = AuthorizedKeys::load(&path).unwrap();
+            ClientTrust { keys, strangers: Strangers::Refused }
+        };
+        assert_eq!(unknown_groups(&rules, &list("g,h")), None, "it has no exports");
+        let nobody = || Who::Nobody;
+        let export = ExportRule {
+            path: "/srv".into(),
+            read: nobody(),
+            write: nobody(),
+            delete: nobody(),
+            visibility: Visibility::default(),
+            quota: Quota::default(),
+        };
+        rules.exports.insert("pub".to_owned(), export);
+        assert_eq!(unknown_groups(&rules, &list("g")), None);
+        let said = unknown_groups(&rules, &list("h,g")).unwrap();
+        assert!(said.ends_with("give nothing: h (anna)"), "{said}");
     }
 
     #[test]

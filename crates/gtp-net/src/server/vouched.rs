@@ -81,7 +81,7 @@ impl Vouched {
         };
         let (seat, _) = shared.clients.arrive(channel.ends().remote);
         let seat = Arc::new(seat);
-        let stop = Stop { server, seat: Arc::clone(&seat) };
+        let stop = Stop::of(server, &seat);
         let is_done = session::serve(shared, channel, Open { verb, ..open }, stop).await;
         seat.is_gone();
         if is_done {

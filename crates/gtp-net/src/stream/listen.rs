@@ -233,9 +233,7 @@ async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc:
     let judged = admit(&shared.keys, &seat, key, right, |trust| judge(&shared, trust, open, key));
     let wish = match judged.await {
         Ok(judged) => judged,
-        Err(Refusal { reason, text, .. }) => {
-            return seat.linger(channel.refuse(reason, text)).await;
-        }
+        Err(refusal) => return seat.linger(channel.refuse_with(refusal.message())).await,
     };
     let opened = opened(&shared, &wish, channel.revision());
     if channel.send(&opened).await.is_err() {

@@ -6,6 +6,7 @@
 //! groups a key belongs, when it may come, and what it may do where in a server with several
 //! exports.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::grants::{Below, GROUPS_OF_KEY_MOST, Grants, PLACES_MOST, is_name};
@@ -75,7 +76,7 @@ pub(super) struct Listed {
     pub key: Fingerprint,
     pub access: Access,
     /// The groups that it belongs to.
-    groups: Vec<String>,
+    pub groups: Vec<String>,
     /// What it may do where, beside what its groups may.
     grants: Grants,
     /// When it may come.
@@ -122,6 +123,18 @@ impl AuthorizedKeys {
         self.lines(client).flat_map(|line| line.groups.iter().map(String::as_str))
     }
 
+    /// The groups that lines name and that are none, each with whose line names it first, by its
+    /// comment or fingerprint.
+    pub fn groups_but(&self, is_group: impl Fn(&str) -> bool) -> BTreeMap<&str, String> {
+        let mut others = BTreeMap::new();
+        for line in &self.keys {
+            for name in line.groups.iter().filter(|name| !is_group(name)) {
+                others.entry(name.as_str()).or_insert_with(|| line.whose());
+            }
+        }
+        others
+    }
+
     /// What the key's lines let it do where, all of them together.
     pub fn grants(&self, client: &Fingerprint) -> Grants {
         let mut all = Grants::default();
@@ -146,10 +159,7 @@ impl AuthorizedKeys {
         let narrowed = self.keys.iter_mut().filter(|line| line.is_narrowed());
         let void = |line: &mut Listed| {
             line.access = Access::NONE;
-            match line.comment.as_str() {
-                "" => line.key.to_string(),
-                comment => comment.to_owned(),
-            }
+            line.whose()
         };
         narrowed.map(void).collect()
     }
@@ -222,6 +232,14 @@ impl Listed {
     fn new(key: Fingerprint, access: Access, comment: String) -> Listed {
         let (groups, grants, hours) = (Vec::new(), Grants::default(), Hours::default());
         Listed { key, access, groups, grants, hours, comment }
+    }
+
+    /// Whose it is, for people.
+    fn whose(&self) -> String {
+        match self.comment.as_str() {
+            "" => self.key.to_string(),
+            comment => comment.to_owned(),
+        }
     }
 
     /// Whether it names places.

@@ -22,8 +22,23 @@ pub struct KeyLine {
     pub is_narrowed: bool,
     /// When the key may come by this line.
     pub hours: Hours,
+    /// The groups that it names.
+    pub groups: Vec<String>,
     /// The comment behind it, escaped for display; empty if there is none.
     pub comment: String,
+}
+
+/// What is to be said of a key; what is left out stays as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LineChange<'a> {
+    /// What it may do. A new key may do all if that is left out.
+    pub rights: Option<Access>,
+    /// Whose it is: one line of plain text.
+    pub comment: Option<&'a str>,
+    /// When it may come.
+    pub hours: Option<&'a Hours>,
+    /// The groups that it is in.
+    pub groups: Option<&'a [String]>,
 }
 
 /// What came of a request to change the list.
@@ -56,24 +71,21 @@ impl KeyListFile {
         Ok(lines_of(&read(&self.path)?))
     }
 
-    /// Lets a key have these rights, and returns what it may do. Without rights, a key that is
-    /// listed keeps its own, and a new one may do all. Its lines become one, with the options of
-    /// all of them; if one line cannot hold these, its lines stay several. Its comment stays unless
-    /// there is a new one, which must be one line of plain text, and so do its hours.
+    /// Lists a key, or changes what its lines say, and returns what it may do. Its lines that name
+    /// places become one, and so do the others, each with the options of all of them; if one line
+    /// cannot hold these, they stay several.
     ///
     /// # Errors
     /// [`TrustError::Exposed`], [`TrustError::File`].
     pub fn add(
         &self,
         key: Fingerprint,
-        rights: Option<Access>,
-        comment: Option<&str>,
-        hours: Option<&Hours>,
+        change: &LineChange<'_>,
     ) -> Result<(Edit, Access), TrustError> {
         let mut access = Access::ALL;
         let edit = self.edit(|text| {
-            access = rights.or_else(|| rights_of(text, key)).unwrap_or(Access::ALL);
-            with_key(text, key, access, (comment, hours))
+            access = change.rights.or_else(|| rights_of(text, key)).unwrap_or(Access::ALL);
+            with_key(text, key, change)
         })?;
         Ok((edit, access))
     }
@@ -122,9 +134,10 @@ fn lines_of(text: &str) -> Vec<KeyLine> {
         let says = (!words.is_empty()).then(|| parse_line(&words, ""))?;
         let is_narrowed = says.as_ref().is_ok_and(Listed::is_narrowed);
         let hours = says.as_ref().map_or_else(|_| Hours::default(), |listed| listed.hours.clone());
+        let groups = says.as_ref().map_or_else(|_| Vec::new(), |listed| listed.groups.clone());
         let says = says.map(|listed| (listed.key, listed.access));
         let comment = gtp_text::of_text(comment.trim());
-        Some(KeyLine { number, says, is_narrowed, hours, comment })
+        Some(KeyLine { number, says, is_narrowed, hours, groups, comment })
     });
     parsed.collect()
 }
@@ -141,9 +154,9 @@ fn rights_of(text: &str, key: Fingerprint) -> Option<Access> {
     said.filter(|(one, _)| *one == key).map(|(_, access)| access).reduce(Access::and)
 }
 
-/// The options on these lines of a key, each name once and nothing said twice; with these hours, if
-/// there are some.
-fn options_of<'t>(lines: impl Iterator<Item = &'t str>, hours: Option<&Hours>) -> Vec<String> {
+/// The options on these lines of a key, each name once and nothing said twice; with the hours and
+/// groups of the change, if it has some.
+fn options_of<'t>(lines: impl Iterator<Item = &'t str>, change: &LineChange<'_>) -> Vec<String> {
     let mut merged: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in lines {
         let content = line.split_once('#').map_or(line, |(content, _)| content);
@@ -162,10 +175,15 @@ fn options_of<'t>(lines: impl Iterator<Item = &'t str>, hours: Option<&Hours>) -
     };
     let merged = merged.into_iter().map(|(name, values)| (name, said(name, values)));
     let mut merged: Vec<(&str, String)> = merged.collect();
-    if let Some(hours) = hours {
-        merged.retain(|(name, _)| *name != "window");
-        let said = Some(hours).filter(|hours| !hours.is_always());
-        merged.extend(said.map(|hours| ("window", hours.to_string())));
+    let hours = change.hours.map(|hours| match hours.is_always() {
+        true => String::new(),
+        false => hours.to_string(),
+    });
+    let groups = change.groups.map(|groups| groups.join(","));
+    for (name, new) in [("group", groups), ("window", hours)] {
+        let Some(new) = new else { continue };
+        merged.retain(|(there, _)| *there != name);
+        merged.extend(Some((name, new)).filter(|(_, new)| !new.is_empty()));
     }
     let quoted = |(name, value): (&str, String)| match value.contains(char::is_whitespace) {
         true => format!("{name}=\"{value}\""),
@@ -201,52 +219,79 @@ fn kept(text: &str, mut fits: impl FnMut(&str) -> bool) -> String {
     text.split_inclusive('\n').filter(|line| fits(line)).collect()
 }
 
-fn with_key(
-    text: &str,
-    key: Fingerprint,
-    access: Access,
-    (comment, hours): (Option<&str>, Option<&Hours>),
-) -> String {
-    let olds: Vec<&str> = text.lines().filter(|line| key_of(line) == Some(key)).collect();
-    let old_comment = olds.first().and_then(|line| line.split_once('#')).map(|(_, old)| old.trim());
-    let comment = comment.or(old_comment).unwrap_or_default();
-    let merged = line_of(key, access, &options_of(olds.iter().copied(), hours), comment);
-    let lines = match lines_of(&merged).pop().is_some_and(|line| line.says.is_ok()) {
-        true => merged,
-        false => each_changed(&olds, key, access, (comment, hours)),
-    };
+/// A key's lines of one kind: those that name places, or those that do not. A server with one
+/// export goes by the latter alone, so lines of both kinds never become one.
+struct OfKind<'t> {
+    is_narrowed: bool,
+    lines: Vec<&'t str>,
+}
+
+/// The list with a key of which this is said; without rights, each kind of its lines keeps its own.
+fn with_key(text: &str, key: Fingerprint, change: &LineChange<'_>) -> String {
+    let kinds = kinds_of(text, key);
+    let kinds = kinds.iter().zip(once_said(change));
+    let mut lines: String = kinds.map(|(kind, change)| changed(kind, key, &change)).collect();
     let mut new = String::new();
-    let mut is_there = false;
     for old in text.split_inclusive('\n') {
         if key_of(old) != Some(key) {
             new.push_str(old);
-        } else if !std::mem::replace(&mut is_there, true) {
-            new.push_str(&lines);
+        } else {
+            new.push_str(&std::mem::take(&mut lines));
         }
     }
-    if !is_there {
-        if !new.is_empty() && !new.ends_with('\n') {
-            new.push('\n');
-        }
-        new.push_str(&lines);
+    if !lines.is_empty() && !new.is_empty() && !new.ends_with('\n') {
+        new.push('\n');
     }
-    new
+    new + &lines
 }
 
-/// The lines of a key whose options no single line can hold, each with its own and the same rights.
-/// The comment and new hours go to the first: windows of all lines count together.
-fn each_changed(
-    olds: &[&str],
-    key: Fingerprint,
-    access: Access,
-    (comment, hours): (&str, Option<&Hours>),
-) -> String {
-    let none = hours.map(|_| Hours::default());
-    let lines = olds.iter().enumerate().map(|(n, old)| {
-        let (hours, comment) = if n == 0 { (hours, comment) } else { (none.as_ref(), "") };
-        line_of(key, access, &options_of(std::iter::once(*old), hours), comment)
+/// The lines of a key by their kind, in the order of the list; one kind without lines if there are
+/// none.
+fn kinds_of(text: &str, key: Fingerprint) -> Vec<OfKind<'_>> {
+    let mut kinds: Vec<OfKind<'_>> = Vec::new();
+    for line in text.lines().filter(|line| key_of(line) == Some(key)) {
+        let is_narrowed = lines_of(line).iter().any(|line| line.is_narrowed);
+        match kinds.iter_mut().find(|kind| kind.is_narrowed == is_narrowed) {
+            Some(kind) => kind.lines.push(line),
+            None => kinds.push(OfKind { is_narrowed, lines: vec![line] }),
+        }
+    }
+    if kinds.is_empty() {
+        kinds.push(OfKind { is_narrowed: false, lines: Vec::new() });
+    }
+    kinds
+}
+
+/// The change for each of several lines: windows and groups of all lines count together, so new
+/// ones go to the first, and the others have none.
+fn once_said<'a>(change: &LineChange<'a>) -> impl Iterator<Item = LineChange<'a>> + use<'a> {
+    const ALWAYS: &Hours = &Hours::ALWAYS;
+    let (hours, groups) = (change.hours.map(|_| ALWAYS), change.groups.map(|_| &[][..]));
+    let others = LineChange { hours, groups, ..*change };
+    std::iter::once(*change).chain(std::iter::repeat(others))
+}
+
+/// The one line that lines of a kind become, or, where one cannot hold their options, each with its
+/// own.
+fn changed(kind: &OfKind<'_>, key: Fingerprint, change: &LineChange<'_>) -> String {
+    let olds = &kind.lines;
+    let access = change.rights.or_else(|| rights_of(&olds.join("\n"), key)).unwrap_or(Access::ALL);
+    let said = olds.iter().map(|line| comment_of(line)).find(|said| !said.is_empty());
+    let comment = change.comment.or(said).unwrap_or_default();
+    let merged = line_of(key, access, &options_of(olds.iter().copied(), change), comment);
+    if lines_of(&merged).pop().is_some_and(|line| line.says.is_ok()) {
+        return merged;
+    }
+    let lines = olds.iter().zip(once_said(change)).map(|(old, change)| {
+        let options = options_of(std::iter::once(*old), &change);
+        line_of(key, access, &options, change.comment.unwrap_or(comment_of(old)))
     });
     lines.collect()
+}
+
+/// What stands behind the `#` of a line.
+fn comment_of(line: &str) -> &str {
+    line.split_once('#').map_or("", |(_, comment)| comment.trim())
 }
 
 fn line_of(key: Fingerprint, access: Access, options: &[String], comment: &str) -> String {
@@ -281,16 +326,31 @@ mod tests {
         (dir, path)
     }
 
+    /// What is said of a key but for groups.
+    fn with<'a>(
+        rights: Option<Access>,
+        comment: Option<&'a str>,
+        hours: Option<&'a Hours>,
+    ) -> LineChange<'a> {
+        LineChange { rights, comment, hours, groups: None }
+    }
+
     #[test]
     fn a_key_is_added_changed_and_revoked_and_every_other_line_stays_as_it_was() {
         let others = format!("# mine\n\n  {} read   # bob's\nno key at all\n", key(1));
         let (_dir, path) = list(&format!("{others}{}  # anna", key(2)));
         let file = KeyListFile::at(&path);
         let text = || std::fs::read_to_string(&path).unwrap();
-        assert_eq!(file.add(key(3), Some(Access::READ), Some("carl"), None).unwrap().0, Edit::Done);
+        assert_eq!(
+            file.add(key(3), &with(Some(Access::READ), Some("carl"), None)).unwrap().0,
+            Edit::Done
+        );
         assert_eq!(text(), format!("{others}{}  # anna\n{} read  # carl\n", key(2), key(3)));
-        assert_eq!(file.add(key(3), Some(Access::READ), None, None).unwrap().0, Edit::Needless);
-        assert_eq!(file.add(key(2), Some(Access::WRITE), None, None).unwrap().0, Edit::Done);
+        assert_eq!(
+            file.add(key(3), &with(Some(Access::READ), None, None)).unwrap().0,
+            Edit::Needless
+        );
+        assert_eq!(file.add(key(2), &with(Some(Access::WRITE), None, None)).unwrap().0, Edit::Done);
         assert_eq!(text(), format!("{others}{} write  # anna\n{} read  # carl\n", key(2), key(3)));
         assert_eq!(file.revoke(key(2)).unwrap(), Edit::Done);
         assert_eq!(file.revoke(key(2)).unwrap(), Edit::Needless);
@@ -302,9 +362,64 @@ mod tests {
         let old = "{0} read group=staff write=home/a  # anna\n{0} group=\"lab\"\n";
         let (_dir, path) = list(&old.replace("{0}", &key(1).to_string()));
         let file = KeyListFile::at(&path);
-        file.add(key(1), Some(Access::ALL), None, None).unwrap();
-        let expected = format!("{} read,write group=staff,lab write=home/a  # anna\n", key(1));
+        file.add(key(1), &with(Some(Access::ALL), None, None)).unwrap();
+        let new = "{0} read,write group=staff write=home/a  # anna\n{0} read,write group=lab\n";
+        let expected = new.replace("{0}", &key(1).to_string());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_line_with_places_never_takes_what_the_key_may_do_by_one_without() {
+        let old = "{0} read  # anna\n{0} write write=drop window=10:00-11:00\n{0} group=lab\n";
+        let (_dir, path) = list(&old.replace("{0}", &key(1).to_string()));
+        let file = KeyListFile::at(&path);
+        let text = || std::fs::read_to_string(&path).unwrap().replace(&key(1).to_string(), "{0}");
+        assert_eq!(file.add(key(1), &with(None, None, None)).unwrap(), (Edit::Done, Access::ALL));
+        let merged = "{0} read,write group=lab  # anna\n{0} write write=drop window=10:00-11:00\n";
+        assert_eq!(text(), merged);
+        let without_places = || {
+            let mut keys = AuthorizedKeys::load(&path).unwrap();
+            keys.void_narrowed();
+            keys.access(&key(1))
+        };
+        assert_eq!(without_places(), Access::ALL, "a server with one export lets it in as before");
+        let new: Hours = "12:00-13:00".parse().unwrap();
+        file.add(key(1), &with(Some(Access::READ), Some("carl"), Some(&new))).unwrap();
+        let all_new = "{0} read group=lab window=12:00-13:00  # carl\n\
+                       {0} read write=drop  # carl\n";
+        assert_eq!(text(), all_new);
+        assert_eq!(AuthorizedKeys::load(&path).unwrap().hours(&key(1)), new);
+    }
+
+    #[test]
+    fn groups_are_said_in_place_of_those_that_the_lines_name_and_stay_where_none_are_said() {
+        let old = "{0} read group=staff window=10:00-11:00  # anna\n{0} write=drop group=lab\n";
+        let (_dir, path) = list(&old.replace("{0}", &key(1).to_string()));
+        let file = KeyListFile::at(&path);
+        let text = || std::fs::read_to_string(&path).unwrap().replace(&key(1).to_string(), "{0}");
+        let into = |groups: &[&str]| {
+            let groups: Vec<String> = groups.iter().map(|name| name.to_string()).collect();
+            let change = LineChange { groups: Some(&groups), ..LineChange::default() };
+            file.add(key(1), &change).unwrap()
+        };
+        assert_eq!(into(&["guests", "night"]), (Edit::Done, Access::ALL));
+        let new = "{0} read window=10:00-11:00 group=guests,night  # anna\n\
+                   {0} read,write write=drop\n";
+        assert_eq!(text(), new);
+        assert_eq!(file.lines().unwrap()[0].groups, ["guests", "night"]);
+        file.add(key(1), &with(None, Some("bea"), None)).unwrap();
+        assert_eq!(file.lines().unwrap()[0].groups, ["guests", "night"]);
+        into(&[]);
+        assert!(file.lines().unwrap().iter().all(|line| line.groups.is_empty()), "{}", text());
+    }
+
+    #[test]
+    fn rights_by_places_alone_do_not_become_rights_without_places() {
+        let old = "{0} read\n{0} write write=drop\n".replace("{0}", &key(1).to_string());
+        let (_dir, path) = list(&old);
+        let added = KeyListFile::at(&path).add(key(1), &with(None, None, None)).unwrap();
+        assert_eq!(added, (Edit::Needless, Access::ALL));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), old);
     }
 
     #[test]
@@ -314,14 +429,14 @@ mod tests {
         let (_dir, path) = list(&old.replace("{0}", &key(1).to_string()));
         let file = KeyListFile::at(&path);
         let text = || std::fs::read_to_string(&path).unwrap();
-        file.add(key(1), Some(Access::READ), None, None).unwrap();
+        file.add(key(1), &with(Some(Access::READ), None, None)).unwrap();
         let both = "window=\"mon-fri 20:00-06:00, sat-sun 00:00-24:00\"";
         assert_eq!(text(), format!("{} read group=staff {both}\n", key(1)));
         let new = "10:00-11:00".parse().unwrap();
-        file.add(key(1), None, None, Some(&new)).unwrap();
+        file.add(key(1), &with(None, None, Some(&new))).unwrap();
         assert_eq!(text(), format!("{} read group=staff window=10:00-11:00\n", key(1)));
         assert_eq!(file.lines().unwrap()[0].hours, new);
-        file.add(key(1), None, None, Some(&Hours::default())).unwrap();
+        file.add(key(1), &with(None, None, Some(&Hours::default()))).unwrap();
         assert_eq!(text(), format!("{} read group=staff\n", key(1)));
     }
 
@@ -337,8 +452,8 @@ mod tests {
         let old = format!("{}  # anna\n{}\n{places}\n{other}\n", line(1), line(2));
         let (_dir, path) = list(&old);
         let file = KeyListFile::at(&path);
-        file.add(key(1), Some(Access::READ), Some("carl"), None).unwrap();
-        file.add(key(2), Some(Access::READ), None, None).unwrap();
+        file.add(key(1), &with(Some(Access::READ), Some("carl"), None)).unwrap();
+        file.add(key(2), &with(Some(Access::READ), None, None)).unwrap();
         let load = || AuthorizedKeys::load(&path).unwrap();
         let before = load();
         assert_eq!((before.len(), before.access(&key(1))), (4, Access::READ));
@@ -346,7 +461,7 @@ mod tests {
         assert_eq!(before.hours(&key(1)).to_string().matches(':').count(), 2 * 2 * 20);
         assert_eq!(before.grants(&key(2)).read.len(), 400);
         let new: Hours = "10:00-11:00".parse().unwrap();
-        file.add(key(1), None, None, Some(&new)).unwrap();
+        file.add(key(1), &with(None, None, Some(&new))).unwrap();
         assert_eq!((load().len(), load().hours(&key(1))), (3, new), "one line holds that");
         assert_eq!(load().groups(&key(1)).collect::<Vec<_>>(), ["a", "b"]);
     }
@@ -356,7 +471,7 @@ mod tests {
         let twice = format!("{0} read\n{1}\n{0} write\n", key(1), key(2));
         let (_dir, path) = list(&twice);
         let file = KeyListFile::at(&path);
-        file.add(key(1), Some(Access::READ), None, None).unwrap();
+        file.add(key(1), &with(Some(Access::READ), None, None)).unwrap();
         let text = || std::fs::read_to_string(&path).unwrap();
         assert_eq!(text(), format!("{0} read\n{1}\n", key(1), key(2)));
         std::fs::write(&path, twice).unwrap();
@@ -370,7 +485,7 @@ mod tests {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        KeyListFile::at(&link).add(key(1), None, None, None).unwrap();
+        KeyListFile::at(&link).add(key(1), &with(None, None, None)).unwrap();
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{} read,write\n", key(1)));
@@ -380,7 +495,7 @@ mod tests {
     fn a_list_that_others_may_change_is_not_changed() {
         let (_dir, path) = list("");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
-        let refused = KeyListFile::at(&path).add(key(1), None, None, None);
+        let refused = KeyListFile::at(&path).add(key(1), &with(None, None, None));
         assert!(matches!(refused, Err(TrustError::Exposed(_))), "{refused:?}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
     }
@@ -389,8 +504,11 @@ mod tests {
     fn without_rights_a_listed_key_keeps_its_own_and_a_new_one_may_do_all() {
         let (_dir, path) = list(&format!("{} read\n", key(1)));
         let file = KeyListFile::at(&path);
-        assert_eq!(file.add(key(1), None, Some("anna"), None).unwrap(), (Edit::Done, Access::READ));
-        assert_eq!(file.add(key(2), None, None, None).unwrap(), (Edit::Done, Access::ALL));
+        assert_eq!(
+            file.add(key(1), &with(None, Some("anna"), None)).unwrap(),
+            (Edit::Done, Access::READ)
+        );
+        assert_eq!(file.add(key(2), &with(None, None, None)).unwrap(), (Edit::Done, Access::ALL));
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text, format!("{} read  # anna\n{} read,write\n", key(1), key(2)));
     }
@@ -403,11 +521,11 @@ mod tests {
         std::fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, open.join("link")).unwrap();
         std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
-        let refused = KeyListFile::at(&open.join("link/list")).add(key(1), None, None, None);
+        let refused = KeyListFile::at(&open.join("link/list")).add(key(1), &with(None, None, None));
         assert!(matches!(refused, Err(TrustError::Exposed(_))), "{refused:?}");
         assert_eq!(std::fs::read_dir(&real).unwrap().count(), 0);
         std::os::unix::fs::symlink(dir.path().join("gone/list"), real.join("list")).unwrap();
-        let refused = KeyListFile::at(&real.join("list")).add(key(1), None, None, None);
+        let refused = KeyListFile::at(&real.join("list")).add(key(1), &with(None, None, None));
         assert!(matches!(refused, Err(TrustError::File { .. })), "{refused:?}");
         assert!(!dir.path().join("gone").exists());
     }
@@ -417,12 +535,12 @@ mod tests {
         let (dir, path) = list("");
         let (lock, far) = (dir.path().join("list.lock"), dir.path().join("far"));
         std::os::unix::fs::symlink(&far, &lock).unwrap();
-        assert!(KeyListFile::at(&path).add(key(1), None, None, None).is_err());
+        assert!(KeyListFile::at(&path).add(key(1), &with(None, None, None)).is_err());
         assert!(!far.exists());
         std::fs::remove_file(&lock).unwrap();
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        assert!(KeyListFile::at(&path).add(key(1), None, None, None).is_err());
+        assert!(KeyListFile::at(&path).add(key(1), &with(None, None, None)).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
     }
 

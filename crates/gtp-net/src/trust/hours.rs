@@ -114,6 +114,9 @@ impl Closed {
 }
 
 impl Hours {
+    /// All hours of all days.
+    pub const ALWAYS: Hours = Hours(Vec::new());
+
     /// Whether this is always.
     pub fn is_always(&self) -> bool {
         self.0.is_empty()

@@ -187,7 +187,7 @@ fn limit(by: LimitedBy) -> &'static str {
     match by {
         LimitedBy::Source => "the server's capacity",
         LimitedBy::Sink => "this host's capacity",
-        LimitedBy::Demand => "what the server's disk gives",
+        LimitedBy::Demand => "the server's disk, or a limit that it sets this key or each session",
         LimitedBy::Path => "the path",
         LimitedBy::Disk => "this host's disk",
         LimitedBy::Router => "a router's link",

@@ -13,6 +13,7 @@ use crate::shell;
 
 const IDENTITY: &str = "identity";
 const VERSION: &str = "release";
+const HOURS: &str = "hours";
 const OBJECT: &str = "object";
 const SESSION: &str = "session";
 
@@ -40,7 +41,8 @@ pub fn judge_other(url: &Url, over: &str, failure: &Failure) -> Finding {
 /// What a failed meeting is the fault of, and the line that helps.
 fn blame(url: &Url, failure: &Failure) -> (&'static str, String) {
     match failure.kind {
-        FailureKind::Authentication | FailureKind::OutsideHours => (IDENTITY, LETS_IN.to_owned()),
+        FailureKind::Authentication => (IDENTITY, LETS_IN.to_owned()),
+        FailureKind::OutsideHours => (HOURS, WHICH_HOURS.to_owned()),
         FailureKind::Missing => {
             let root = shell::quoted(&format!("gtp://{}/", url.host()));
             (OBJECT, format!("gtp ls {root}"))
@@ -60,6 +62,10 @@ fn blame(url: &Url, failure: &Failure) -> (&'static str, String) {
 
 /// How each end comes to know the other's key.
 const LETS_IN: &str = "gtp id    # there, for --fingerprint here; and here, for gtp keys add there";
+
+/// What shows whose hours these are, and what changes them.
+const WHICH_HOURS: &str = "gtp keys test SHA256:…    # there, with what gtp id prints here: which \
+     hours these are; gtp keys add SHA256:… --window changes those of the key";
 
 fn release(revision: Revision) -> Finding {
     let (has, newest) = (revision.number(), Revision::NEWEST.number());
@@ -106,6 +112,7 @@ mod tests {
         let url: Url = "gtp://a.example/$(x)".parse().unwrap();
         for (kind, check, mends) in [
             (FailureKind::Authentication, "identity", "gtp keys add"),
+            (FailureKind::OutsideHours, "hours", "gtp keys test"),
             (FailureKind::Missing, "object", "gtp ls gtp://a.example:4810/"),
             (FailureKind::Temporary, "session", "gtp get gtp://a.example:4810/%24%28x%29 /tmp/"),
         ] {

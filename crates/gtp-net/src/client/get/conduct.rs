@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use gtp_alloc::Span;
+use gtp_alloc::{Span, Time};
 
 use super::{
     Event, Failure, FailureKind, Gather, Inquiry, Revision, Silences, Source, State, Url, Way,
-    back_off,
+    back_off_after,
 };
 
 /// Breaches at which a source is given up for the rest of the transfer.
@@ -29,12 +29,18 @@ fn penalty(breaches: u32) -> Option<Duration> {
     (breaches < BREACHES_MAX).then(|| BREACH_PAUSE * 4u32.pow(breaches.saturating_sub(1)))
 }
 
+/// Whether it is about a key: the server's is not believed, or this host's is not let in.
+fn is_of_key(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Authentication | FailureKind::OutsideHours)
+}
+
 impl Source {
     /// A source that nothing is known of.
     pub(super) fn at(url: Url) -> Source {
         Source {
             url,
             state: State::Connecting,
+            began: Time::ZERO,
             tries: 0,
             path_seen: false,
             peer: None,
@@ -60,7 +66,8 @@ impl Gather {
         if !failure.is_temporary() {
             return self.give_up(number, failure);
         }
-        let pause = back_off(self.sources[number].tries);
+        let source = &self.sources[number];
+        let pause = back_off_after(source.tries, self.clock.now().since(source.began));
         self.try_again(number, failure, pause)
     }
 
@@ -117,7 +124,7 @@ impl Gather {
     pub(super) fn give_up(&mut self, number: usize, failure: Failure) -> Result<(), Failure> {
         let named = self.note_failure(number, &failure);
         // A key that does not fit is never passed over: an attacker may be in between.
-        let fatal = failure.kind == FailureKind::Authentication;
+        let fatal = is_of_key(&failure);
         self.sources[number].parted = None;
         // Without the sender of its orders its line says farewell by itself.
         let state = std::mem::replace(&mut self.sources[number].state, State::Gone(named.clone()));
@@ -157,7 +164,7 @@ impl Gather {
             State::Connecting | State::Parked(_) | State::Live { .. } => None,
         });
         let failures: Vec<&Failure> = gone.collect();
-        let key = failures.iter().find(|f| f.kind == FailureKind::Authentication);
+        let key = failures.iter().find(|f| is_of_key(f));
         if let Some(&key) = key {
             return Some(key.clone());
         }
