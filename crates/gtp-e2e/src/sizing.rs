@@ -4,6 +4,7 @@
 //! Everything runs on one machine over loopback, so rates are of both ends together and depend on
 //! what else the machine does; each row says the load. Memory, descriptors and processor time are
 //! the server's alone. Rows are taken while all clients move, none of them at its beginning or end.
+//! Clients give way to the server (nice): a hundred and more of them would leave it no processor.
 //! docs/SCALE.md has the constants that come of it.
 
 use std::fs;
@@ -29,10 +30,9 @@ const FILES: [usize; 2] = [1, 10_000];
 /// Bytes of a file that is fetched alone: more than one client can get in the time. It is a hole,
 /// and goes to `/dev/null`, so that no disk takes part.
 const FILE_BYTES: u64 = 64 << 30;
-/// Bytes of an object of many files at most, and of all that clients could get together: less than
-/// a disk has.
-const OBJECT_MOST: usize = 1 << 30;
-const ALL_MOST: usize = 16 << 30;
+/// Bytes of an object of many files: more than a client gets at its limit, and files that are not
+/// so small that their directories are what is measured.
+const OBJECT_BYTES: usize = 1 << 30;
 /// How long clients may take until all of them move, at most.
 const GATHERS: Duration = Duration::from_secs(100);
 /// The same for all rows together. Measuring and clearing away come on top, some 15 s a row.
@@ -125,7 +125,7 @@ fn measured(
     let Scale { clients, files, pace } = scale;
     let directory = tempfile::tempdir()?;
     let at = directory.path();
-    make_object(at, clients, files)?;
+    make_object(at, files)?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let mut server = serve(tools, (at, keys), port)?;
     let idle = server.usage()?;
@@ -198,13 +198,13 @@ fn constants(rows: &[Value]) -> Value {
 }
 
 /// An object of so many files, `served/object`: a file, or a directory.
-fn make_object(at: &Path, clients: usize, files: usize) -> Result<()> {
+fn make_object(at: &Path, files: usize) -> Result<()> {
     let served = at.join("served");
     fs::create_dir(&served)?;
     if files == 1 {
         return Ok(fs::File::create(served.join("object"))?.set_len(FILE_BYTES)?);
     }
-    let each = OBJECT_MOST.min(ALL_MOST / clients) / files;
+    let each = OBJECT_BYTES / files;
     let mut rng = Rng::new(7);
     let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());
     let content: Vec<u8> = words.flatten().take(each + 8 * files).collect();
@@ -246,7 +246,11 @@ fn get(
     (number, scale): (usize, Scale),
 ) -> Result<Running> {
     let Scale { clients, files, pace } = scale;
-    let mut get = program(tools, &keys.join(format!("client{number}")), "gtp");
+    let config = keys.join(format!("client{number}"));
+    let gtp = program(tools, &config, "gtp");
+    let mut get = Command::new("nice");
+    get.args(["-n", "10"]).arg(gtp.get_program()).stdin(Stdio::null());
+    get.env("GTP_CONFIG_DIR", config);
     get.arg("get").arg(format!("gtp://{}/object", server.address));
     match files {
         1 => get.arg("/dev/null"),
