@@ -11,3 +11,6 @@ mod stock;
 pub(crate) use board::Board;
 pub(crate) use others::{Deed, Failing, Others};
 pub(crate) use stock::{Noted, Stock};
+
+#[cfg(test)]
+mod worlds;
