@@ -1,5 +1,5 @@
 //! `gtp put --relay`: sinks give blocks on to each other, so that the source sends each block about
-//! once; and what becomes of sinks that cannot, or that are lost.
+//! once; and what becomes of sinks that cannot, or that are lost. `gtp cp --also --relay` likewise.
 
 mod common;
 
@@ -185,6 +185,51 @@ fn a_sink_that_is_lost_in_the_middle_takes_nothing_from_the_others() {
     let (told, _) = expect(0, sinks.put("f", &sinks.urls("f"), &[]));
     assert!(fs::read(sinks.path(1, "f")).unwrap() == content);
     assert!(times_sent(&told) < 1.0, "{}", times_sent(&told));
+}
+
+#[test]
+fn a_file_that_one_sink_refuses_keeps_nothing_else_from_it_and_nothing_from_the_others() {
+    let sinks = Sinks::new(&[60, 60, 60]);
+    fs::create_dir(sinks.world.path("tree")).unwrap();
+    for n in 0..8 {
+        fs::write(sinks.world.path(&format!("tree/{n}")), bytes(3_000_000, n)).unwrap();
+    }
+    // Something that is not the sink's own stands where it would write.
+    fs::create_dir_all(sinks.path(1, "tree/3.gtp-part")).unwrap();
+    let (told, said) = expect(12, sinks.put("tree", &sinks.urls(""), &[]));
+    assert!(said.contains("3: what is in the place of its .gtp-part is not ours"), "{said}");
+    for n in [0, 2] {
+        assert_eq!(differences(&sinks.world.path("tree"), &sinks.path(n, "tree")), "");
+    }
+    for n in (0..8).filter(|n| *n != 3) {
+        assert!(fs::read(sinks.path(1, &format!("tree/{n}"))).unwrap() == bytes(3_000_000, n));
+    }
+    assert!(!sinks.path(1, "tree/3").exists());
+    assert!(times_sent(&told) < 1.3, "{}: {said}", times_sent(&told));
+}
+
+#[test]
+fn a_copy_to_several_servers_relays_as_a_put_does() {
+    let sinks = Sinks::new(&[60, 60, 60]);
+    let content = bytes(9_000_000, 6);
+    fs::write(sinks.world.path("f"), &content).unwrap();
+    let urls = sinks.urls("in/");
+    let copy = |words: &[&str]| {
+        let mut copy = sinks.world.gtp("client", &["cp", "f", &urls[0]]);
+        copy.args(words).args(["--relay", "--json", "--accept-new", "--daemon", "off"]);
+        copy
+    };
+    let (told, said) = expect(0, copy(&["--also", &urls[1], "--also", &urls[2]]));
+    for n in 0..3 {
+        assert!(fs::read(sinks.path(n, "in/f")).unwrap() == content);
+    }
+    assert!((0.95..1.15).contains(&times_sent(&told)), "{}: {said}", times_sent(&told));
+    let relaying = &told.last().unwrap()["relay"]["relaying"];
+    assert_eq!(*relaying, serde_json::json!([true, true, true]));
+    let (_, said) = expect(2, copy(&[]));
+    assert!(said.contains("--relay needs several destinations (--also)"), "{said}");
+    let (_, said) = expect(2, copy(&["--also", &urls[1], "--control", "endnode"]));
+    assert!(said.contains("--relay needs --control grant"), "{said}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub mod in_step;
 pub mod messages;
 mod prefix;
 pub mod probe;
+mod relaying;
 pub mod router;
 pub mod server;
 pub mod stream;

@@ -14,8 +14,9 @@ use crate::manifest::Manifest;
 use crate::row::{BLOCK, blocks_in, content_of};
 use crate::source::Framed;
 
-/// Files that are kept open.
-const OPEN_MOST: usize = 16;
+/// Files that are kept open: that from which blocks are read, and the one before it. Each session
+/// that reads has a `Reread` of its own, so more would use descriptors up.
+const OPEN_MOST: usize = 2;
 
 /// Reads blocks of an object where a sink has put them.
 pub struct Reread {

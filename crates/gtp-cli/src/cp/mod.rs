@@ -31,6 +31,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, ValueHint};
 use gtp::{Failure, FailureKind, Get, Host, Outcome, Stopper, Transfer, Url};
 use tokio::time::timeout;
@@ -65,6 +66,10 @@ pub struct CpArgs {
     /// gtp://host[:port]/path. May be given several times; all sources are then on this machine
     #[arg(long, value_name = "DST", value_hint = ValueHint::Hostname)]
     pub also: Vec<OsString>,
+    /// With --also: have the servers give what they get on to each other, so that each block is
+    /// sent from here about once. They must run with --third-party; a login is sent everything
+    #[arg(long, env = "GTP_RELAY", value_parser = BoolishValueParser::new())]
+    pub relay: bool,
     #[command(flatten)]
     pub way: WayArgs,
     #[command(flatten)]
@@ -143,6 +148,11 @@ pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
     if !args.also.is_empty() {
         let (from, to) = several::targets(plan, &args.also)?;
         return several::run(&args, from, to);
+    }
+    if args.relay {
+        return Err(usage(
+            "--relay needs several destinations (--also): one has nobody to give to",
+        ));
     }
     // Before ssh asks for a password.
     control(&args.transfer)?;

@@ -14,9 +14,8 @@ use super::operand::{Operand, Remote};
 use super::{CpArgs, Plan, go_beneath, paths, unless_stopped, url, usage};
 use crate::cp::hello::Want;
 use crate::signals::Signals;
-use crate::verbs::put::{is_same, refuse_input};
+use crate::verbs::put::{is_same, refuse_input, relaying};
 use crate::verbs::several::{Sink, To, send};
-use crate::verbs::transfer::control;
 use crate::verbs::{host, other, runtime, start_client};
 
 /// A destination.
@@ -103,7 +102,7 @@ impl std::fmt::Display for Target {
 /// If nothing was started.
 pub fn run(args: &CpArgs, from: Vec<PathBuf>, to: Vec<Target>) -> Result<ExitCode, Failure> {
     // Before ssh asks for a password.
-    control(&args.transfer)?;
+    let relaying = relaying(args.relay, &args.transfer)?;
     let runtime = runtime()?;
     let done = runtime.block_on(async {
         let mut signals = Signals::take().map_err(other)?;
@@ -124,7 +123,7 @@ pub fn run(args: &CpArgs, from: Vec<PathBuf>, to: Vec<Target>) -> Result<ExitCod
             };
             sinks.push(sink);
         }
-        send(&here, from, (sinks, gtp::Relaying::Off), &args.transfer, &mut signals).await
+        send(&here, from, (sinks, relaying), &args.transfer, &mut signals).await
     });
     runtime.shutdown_background();
     done

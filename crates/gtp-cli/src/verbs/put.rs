@@ -22,8 +22,7 @@ pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     let common = &args.transfer;
     let paths = local_sources(paths)?;
     let Ok([url]) = <[Url; 1]>::try_from(urls.clone()) else {
-        let relaying = if args.relay { Relaying::On } else { Relaying::Off };
-        return run_several(paths, urls, common, relaying);
+        return run_several(paths, urls, common, args.relay);
     };
     if args.relay {
         return Err(usage("--relay needs several addresses: one has nobody to give to".into()));
@@ -50,12 +49,10 @@ fn run_several(
     paths: Vec<PathBuf>,
     urls: Vec<Url>,
     common: &TransferArgs,
-    relaying: Relaying,
+    relay: bool,
 ) -> Result<ExitCode, Failure> {
     refuse_input(&paths)?;
-    if control(common)? != Law::Grant && relaying == Relaying::On {
-        return Err(usage("--relay needs --control grant".into()));
-    }
+    let relaying = relaying(relay, common)?;
     let runtime = super::runtime()?;
     let done = runtime.block_on(async {
         let host = super::start_client(super::host(&common.host))?;
@@ -66,6 +63,21 @@ fn run_several(
     // A walk through a large tree must not keep the process.
     runtime.shutdown_background();
     done
+}
+
+/// Whether destinations are asked to relay.
+///
+/// # Errors
+/// [`FailureKind::Usage`] if they are and the law is another than theirs, or an option is wrong.
+pub fn relaying(relay: bool, common: &TransferArgs) -> Result<Relaying, Failure> {
+    let law = control(common)?;
+    if !relay {
+        return Ok(Relaying::Off);
+    }
+    if law != Law::Grant {
+        return Err(usage("--relay needs --control grant".into()));
+    }
+    Ok(Relaying::On)
 }
 
 /// The paths and the addresses of a command. Addresses come last.

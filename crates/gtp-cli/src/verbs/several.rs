@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gtp::{
-    Event, Failure, FailureKind, Fingerprint, Host, Outcome, Progress, Put, Relaying, SharedPaths,
-    Stopper, Transfer, Url,
+    Event, Failure, FailureKind, Fingerprint, Host, Outcome, Progress, Put, RelayReport, Relaying,
+    SharedPaths, Stopper, Transfer, Url,
 };
 use tokio::sync::mpsc;
 
@@ -66,20 +66,31 @@ pub async fn send(
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
     let mut shower = Several::new(args, sinks.iter().map(|sink| sink.shown.clone()).collect())?;
+    let is_there: Vec<bool> = sinks.iter().map(|sink| sink.to.is_ok()).collect();
     let (tell, told) = mpsc::channel(NEWS_MOST);
     let (stoppers, shared) = start(host, paths, (sinks, relaying), args, &tell)?;
     drop(tell);
     watch(host, told, (&stoppers, signals), args, &mut shower).await;
     let mut ends = Ends::default();
     let all = shower.ends();
-    let done: Vec<bool> = all.iter().map(Result::is_ok).collect();
+    let done = all.iter().zip(&is_there).filter(|(_, there)| **there).map(|(end, _)| end.is_ok());
+    let done: Vec<bool> = done.collect();
     for ended in all {
         ends.note(ended);
     }
     let code = ends.exit_code();
-    let relay = shared.relay().map(|relay| relay.report(host.capacities()[0], &done));
+    let relay = shared.relay().map(|relay| {
+        let report = relay.report(host.capacities()[0], &done);
+        RelayReport { relaying: of_all(&is_there, &report.relaying), ..report }
+    });
     shower.ended(code, shared.read_bytes(), relay.as_ref());
     Ok(if code == 0 { super::done() } else { ExitCode::from(code) })
+}
+
+/// What is so for each sink that is available, for all of them: it is not for the others.
+fn of_all(is_there: &[bool], so: &[bool]) -> Vec<bool> {
+    let mut so = so.iter().copied();
+    is_there.iter().map(|there| *there && so.next().unwrap_or(false)).collect()
 }
 
 /// Starts a transfer to each sink that is available.
@@ -197,5 +208,16 @@ async fn tell_all(
         };
         // As above.
         let _ = tell.send((number, told)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sink_that_was_not_available_did_not_relay_and_takes_nobodys_place() {
+        assert_eq!(of_all(&[true, false, true], &[false, true]), [false, false, true]);
+        assert_eq!(of_all(&[false, true], &[true]), [false, true]);
     }
 }

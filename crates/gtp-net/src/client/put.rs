@@ -41,7 +41,6 @@ use relay::Seated;
 pub use relay::{Relay, RelayReport};
 pub use shared::{SINKS_MOST, Share, SharedPaths};
 
-mod board;
 mod parcel;
 mod relay;
 mod shared;

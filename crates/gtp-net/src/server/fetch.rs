@@ -182,6 +182,7 @@ async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order
 }
 
 /// A source that the client has signed a ticket for.
+#[derive(Clone)]
 pub(super) struct Source {
     pub url: Url,
     pub key: Fingerprint,

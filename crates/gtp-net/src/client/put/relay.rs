@@ -10,7 +10,6 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::LimitedBy;
 use gtp_store::{BlockRow, BlockSource, Framed, Manifest, RangeSet, SourceError, TRAILER, Value};
 
-use super::board::Board;
 use crate::client::order::number;
 use crate::client::weigh::wire_bytes;
 use crate::client::{Endpoint, Url};
@@ -19,6 +18,7 @@ use crate::messages::{
     BlockRanges, Message, RELAY_BLOCKS_MAX, ROOTS_PER_PAGE, RelayGive, RelayHave, RelayId,
     RelayJoin, RelayPeer, RelayValues, Relays, Roots,
 };
+use crate::relaying::Board;
 use crate::ticket::{Allowed, Purpose, TICKET_SECONDS_MOST, Ticket};
 
 /// Time after which a sink gets new tickets: half of what one lasts.
@@ -214,10 +214,11 @@ impl Seated {
         let State { seats, object, .. } = &mut *state;
         let shape = shape(manifest);
         let blocks = BlockRow::of(manifest).len();
-        if blocks > RELAY_BLOCKS_MAX {
+        if blocks > RELAY_BLOCKS_MAX || object.as_ref().is_some_and(|known| known.shape != shape) {
+            seats[self.place].relays = None;
             return None;
         }
-        let object = object.get_or_insert_with(|| Object {
+        object.get_or_insert_with(|| Object {
             shape,
             content: manifest.content_bytes(),
             board: Board::new(blocks, seats.len()),
@@ -225,9 +226,6 @@ impl Seated {
             known: Vec::new(),
             blocks,
         });
-        if object.shape != shape {
-            return None;
-        }
         self.is_joined = true;
         let number = u32::try_from(self.place).ok()?;
         Some(Message::RelayJoin(RelayJoin { transfer: self.relay.id, number }))
@@ -372,7 +370,7 @@ impl Drop for Seated {
             seat.is_here = false;
         }
         if let Some(object) = object {
-            object.board.leave(self.place);
+            object.board.leave(self.endpoint.host().clock().now(), self.place);
         }
     }
 }

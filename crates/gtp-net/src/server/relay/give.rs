@@ -105,9 +105,9 @@ impl Giving {
                 },
                 event = self.source.next_event(), if is_heard => match event {
                     Some(SourceEvent::Fault(error)) => {
-                        let reason = crate::flows::reason_of_source(&error);
-                        channel.send(&Message::fault(reason, error.to_string())).await?;
-                        return Err(error.into());
+                        // What is here changes: the client may come again, and is told anew.
+                        channel.send(&Message::fault(Reason::Busy, error.to_string())).await?;
+                        return Err(Failure::new(FailureKind::Temporary, error.to_string()));
                     }
                     Some(SourceEvent::Lost(why)) => {
                         channel.send(&Message::fault(Reason::TimedOut, why.clone())).await?;

@@ -2,8 +2,8 @@
 //!
 //! Each line has a task that connects, shows the client's ticket, and tells what the other one has.
 //! It connects within the ranges that the operator has named and to nobody else. A line that cannot
-//! be, or has shown that it cannot be believed, is not made again. This module must not know what
-//! is done with the blocks.
+//! be, or is in vain a few times in a row, ends and gives its place back. This module must not know
+//! what is done with the blocks, nor whom to believe.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,6 +20,7 @@ use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::SessionOpen;
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{Done, Message, RelayId, Verb};
+use crate::relaying::Failing;
 use crate::server::fetch::Source;
 
 /// What a line tells.
@@ -30,8 +31,8 @@ pub(in crate::server) enum Report {
     Have(Vec<Range<u64>>),
     /// The line is lost, and with it what the other one has; it may be made anew.
     Gone,
-    /// It will not be made again, for this reason.
-    Out(Failure),
+    /// The line has ended by itself, for this reason.
+    Out(Failure, Failing),
 }
 
 /// What a line is told.
@@ -121,7 +122,10 @@ impl Tending {
                 Err(failure) => failure,
             };
             if is_final(&failure) {
-                return self.tell(Report::Out(failure)).await;
+                return self.tell(Report::Out(failure, Failing::ForGood)).await;
+            }
+            if tries == TRIES_MOST {
+                return self.tell(Report::Out(failure, Failing::ForNow)).await;
             }
             tracing::debug!(url = %self.url, %failure, "a relay is tried again");
             self.tell(Report::Gone).await;
@@ -219,6 +223,9 @@ fn is_final(failure: &Failure) -> bool {
         | FailureKind::Partial => false,
     }
 }
+
+/// Tries in a row that bring nothing, after which a line ends: some fifteen seconds.
+const TRIES_MOST: u32 = 6;
 
 /// How long telling another sink that nothing more is wanted may take.
 const FAREWELL_SPAN: Duration = Duration::from_secs(1);

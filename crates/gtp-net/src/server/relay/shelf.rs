@@ -2,19 +2,19 @@
 //! has said what they are.
 //!
 //! A block is shown once both are so, and is read again, and checked again, where it was written.
-//! Whoever reads is told of blocks in the order in which they came. This module knows no network.
+//! A file in which a block is not found as it was is given on no more. Whoever reads is told of
+//! blocks in the order in which they came. This module knows no network.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gtp_store::{
-    BlockRow, BlockSource, Framed, Manifest, RangeSet, RelPath, Reread, SourceError, Value,
-};
+use gtp_store::{BlockRow, BlockSource, Framed, Manifest, RangeSet, Reread, SourceError, Value};
 use tokio::sync::watch;
 
 use crate::identity::Fingerprint;
 use crate::messages::RelayId;
+use crate::relaying::{Noted, Stock};
 
 /// All objects that a server gives on, by who sends them.
 #[derive(Default)]
@@ -28,18 +28,9 @@ pub(in crate::server) struct Shelf {
     blocks: BlockRow,
     /// What each session that reads gets a copy of.
     reread: Mutex<Reread>,
-    state: Mutex<State>,
+    stock: Mutex<Stock>,
     /// Whether it is over; changes with each block that is shown.
     changed: watch::Sender<bool>,
-}
-
-#[derive(Default)]
-struct State {
-    values: HashMap<u64, Value>,
-    /// Blocks that were written and checked here.
-    here: RangeSet,
-    /// Those of them that have values, in the order in which both were so.
-    shown: Vec<u64>,
 }
 
 /// That an object is on the shelf, for as long as this is held.
@@ -88,30 +79,35 @@ impl Shelf {
         here: RangeSet,
     ) -> Arc<Shelf> {
         let blocks = BlockRow::of(&manifest);
-        let state = Mutex::new(State { here, ..State::default() });
+        let stock = Mutex::new(Stock::new(blocks.len(), here));
         let (reread, changed) = (Mutex::new(reread), watch::Sender::new(false));
-        Arc::new(Shelf { path, manifest, blocks, reread, state, changed })
+        Arc::new(Shelf { path, manifest, blocks, reread, stock, changed })
     }
 
-    /// A block is here and good.
-    pub fn note_here(&self, number: u64) {
-        let mut state = self.state();
-        let is_news = state.here.insert_one(number);
-        if is_news && state.values.contains_key(&number) {
-            state.shown.push(number);
+    /// A block is here and good. Returns whether it is given on, now or once it is known what it
+    /// is.
+    pub fn note_here(&self, number: u64) -> bool {
+        let noted = self.stock().note_here(number);
+        if noted == Noted::Shown {
             self.changed.send_modify(|_| {});
         }
+        noted != Noted::Off
     }
 
     /// The source has said what these blocks are, from this number on.
     pub fn note_values(&self, first: u64, values: &[Value]) {
-        let mut state = self.state();
-        for (number, value) in (first..self.blocks.len()).zip(values) {
-            if state.values.insert(number, *value).is_none() && state.here.contains(number) {
-                state.shown.push(number);
-            }
-        }
+        self.stock().note_values(first, values);
         self.changed.send_modify(|_| {});
+    }
+
+    /// A file is given on no more.
+    pub fn take_off(&self, file: Range<u64>) {
+        self.stock().take_off(file);
+    }
+
+    /// Blocks that were here and are given on no more, of which this has not said so before.
+    pub fn taken_off(&self) -> RangeSet {
+        self.stock().taken_off()
     }
 
     /// Says when more is shown, and whether nothing will be any more.
@@ -122,19 +118,11 @@ impl Shelf {
     /// What was shown since the caller had been told of so many blocks, of which it counts more
     /// then.
     pub fn news(&self, told: &mut usize) -> RangeSet {
-        let state = self.state();
-        let news = state.shown.get(*told..).unwrap_or_default();
-        *told = state.shown.len();
-        news.iter().map(|&number| number..number + 1).collect()
+        self.stock().news(told)
     }
 
-    fn value(&self, number: u64) -> Option<Value> {
-        let state = self.state();
-        state.values.get(&number).copied().filter(|_| state.here.contains(number))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -160,15 +148,13 @@ impl BlockSource for ShelfSource {
     fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
         let none = || SourceError::NoSuchBlock { file, block };
         let number = self.shelf.blocks.number(file, block).ok_or_else(none)?;
-        let value = self.shelf.value(number).ok_or_else(none)?;
-        match self.reread.read(file, block, &value, out) {
-            true => Ok(()),
-            false => {
-                let entry = self.shelf.manifest.entries.get(file as usize);
-                let path = entry.map(|entry| entry.path.clone());
-                Err(path.map_or_else(none, |path: RelPath| SourceError::Changed { path }))
-            }
+        let value = self.shelf.stock().value(number).ok_or_else(none)?;
+        if self.reread.read(file, block, &value, out) {
+            return Ok(());
         }
+        // Whoever reads comes again, and is told of other files only.
+        self.shelf.blocks.file(file).into_iter().for_each(|all| self.shelf.take_off(all));
+        Err(none())
     }
 
     fn file_root_while(
@@ -179,9 +165,4 @@ impl BlockSource for ShelfSource {
         // The object's own source says that.
         Err(SourceError::NoSuchBlock { file, block: 0 })
     }
-}
-
-/// What of `range` is in a set.
-pub(in crate::server) fn common(set: &RangeSet, range: Range<u64>) -> Vec<Range<u64>> {
-    set.within(range).collect()
 }

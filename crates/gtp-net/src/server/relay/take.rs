@@ -1,12 +1,11 @@
 //! A put whose server reads from other sinks as well, and gives on what it has.
 //!
 //! The client is asked for what it gives this server, and the other sinks for what they say they
-//! have, as far as the client has said what that is. A sink that sends something else twice is not
-//! read from any more. What the client hears is which blocks are here and which sinks are reached,
-//! so that it can give what comes from nobody else.
+//! have, as far as the client has said what that is. What the client hears is which blocks are here
+//! and which sinks are reached, so that it can give what comes from nobody else. This module
+//! connects, asks and tells; it must not decide whom to believe, which [`Others`] does.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,23 +16,24 @@ use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::peers::{Line, Report};
-use super::shelf::{OnShelf, Shelf, common};
+use super::shelf::{OnShelf, Shelf};
 use crate::client::{Behalf, Terms, Udp};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{Brings, TransferEvent, TransferHandle};
 use crate::flows::{Failure, FailureKind, Law, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{
-    BlockRanges, FetchSource, Message, Open, RELAY_SINKS_MAX, Reason, RelayHave, RelayJoin,
-    RelayPeer, RelayValues, Relays, Verb,
+    FetchSource, Message, Open, RELAY_SINKS_MAX, Reason, RelayJoin, RelayPeer, RelayValues, Relays,
+    Verb,
 };
+use crate::relaying::{Deed, Others};
 use crate::server::Shared;
 use crate::server::budget::Share;
-use crate::server::fetch::{Fetching, judge};
+use crate::server::fetch::{Fetching, Source, judge};
 use crate::server::put::Trouble;
 use crate::server::renewed::Renewals;
 use crate::server::session::Client;
-use crate::ticket::Purpose;
+use crate::ticket::{Purpose, TICKET_MAX};
 use crate::trust::HostTrust;
 
 /// Memory for what is known of a block, in bytes: its value at the engine and on the shelf, and its
@@ -48,9 +48,6 @@ const REPORTS_MOST: usize = 64;
 
 /// Time between two words to the client on what is here.
 const HAVE_SPAN: Duration = Duration::from_millis(100);
-
-/// Bad blocks after which another sink is not read from any more. One may be damage.
-const BAD_MOST: u32 = 2;
 
 /// What a server says of relaying to a client that asks for this: nothing if it does not.
 pub(in crate::server) fn relays(shared: &Shared, open: &Open) -> Option<Relays> {
@@ -82,32 +79,16 @@ pub(in crate::server) struct Relaying<'a> {
     keys: (Fingerprint, Fingerprint),
     blocks: BlockRow,
     share: Share,
-    peers: BTreeMap<u32, Peer>,
+    others: Others,
+    /// Where they are, and the newest tickets for them.
+    sources: BTreeMap<u32, Source>,
+    lines: BTreeMap<u32, Line>,
     tell: mpsc::Sender<(u32, Report)>,
     reports: mpsc::Receiver<(u32, Report)>,
-    /// Blocks of which the client has said what they are.
-    valued: RangeSet,
-    /// Blocks that are here, of which the client has not heard.
-    unsaid: RangeSet,
-    /// Blocks of files that are kept as they are: they are neither wanted nor given on.
-    kept: RangeSet,
-    reached_said: Option<u64>,
     due: Interval,
     /// How often the client has named other sinks.
     named: Renewals,
     clock: Clock,
-}
-
-/// Another sink.
-struct Peer {
-    /// Nothing if it is not read from any more.
-    line: Option<Line>,
-    flow: Option<FlowId>,
-    /// Whether datagrams get through.
-    is_reached: bool,
-    /// What it says it has.
-    has: RangeSet,
-    bad: u32,
 }
 
 impl<'a> Relaying<'a> {
@@ -132,11 +113,11 @@ impl<'a> Relaying<'a> {
         if !share.take(blocks.len().saturating_mul(BLOCK_MEMORY)) {
             return Err(busy(crate::server::budget::USED_UP));
         }
-        let (mut here, mut kept) = (RangeSet::new(), RangeSet::new());
+        let (mut here, mut unwanted) = (RangeSet::new(), RangeSet::new());
         for have in sink.have() {
             let Some(all) = blocks.file(have.file) else { continue };
             let numbers = all.start + have.blocks.start..all.start + have.blocks.end;
-            let set = if sink.is_kept(have.file) { &mut kept } else { &mut here };
+            let set = if sink.is_kept(have.file) { &mut unwanted } else { &mut here };
             set.insert(numbers);
         }
         let client_key = client.channel.peer();
@@ -150,17 +131,15 @@ impl<'a> Relaying<'a> {
             on_shelf,
             fetching,
             terms: terms(shared, client),
+            others: Others::new(join.number, blocks.len(), here, unwanted),
             join,
             keys: (client_key, shared.fingerprint),
             blocks,
             share,
-            peers: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            lines: BTreeMap::new(),
             tell,
             reports,
-            valued: RangeSet::new(),
-            unsaid: here,
-            kept,
-            reached_said: None,
             due,
             named: Renewals::new(RELAY_SINKS_MAX.into(), shared.host.clock().now()),
             clock: shared.host.clock(),
@@ -178,10 +157,11 @@ impl<'a> Relaying<'a> {
     ) -> Result<Option<Message>, Trouble> {
         match message {
             Message::RelayPeer(peer) => self.add(peer)?,
-            Message::RelayGive(give) => transfer.offer(flow, give.blocks.0),
+            Message::RelayGive(give) => self.others.handle_give(flow, give.blocks.0),
             Message::RelayValues(values) => self.take_values(values, transfer),
             other => return Ok(Some(other)),
         }
+        self.perform(transfer);
         Ok(None)
     }
 
@@ -192,46 +172,61 @@ impl<'a> Relaying<'a> {
         let source = FetchSource { host, ticket };
         let source = judge(&source, Purpose::Relay, self.keys)
             .map_err(|why| Trouble::told(Reason::NotAuthorised, why))?;
-        if number == self.join.number {
-            return Ok(());
-        }
-        if let Some(line) = self.peers.get(&number).and_then(|peer| peer.line.as_ref()) {
+        if let Some(line) = self.lines.get(&number) {
             if *line.url() != source.url {
                 let text = "the newer ticket is for another sink";
                 let failure = Failure::new(FailureKind::Authentication, text);
                 return Err(Trouble::told(Reason::NotAuthorised, failure));
             }
-            line.renew(source.ticket);
-            return Ok(());
+            line.renew(source.ticket.clone());
         }
-        if self.peers.get(&number).is_some_and(|peer| peer.bad >= BAD_MOST) {
-            return Ok(());
-        }
-        let is_new = !self.peers.contains_key(&number);
-        if is_new && !self.share.take(self.blocks.len().saturating_mul(OFFER_MEMORY)) {
+        let memory = self.blocks.len().saturating_mul(OFFER_MEMORY) + TICKET_MAX as u64;
+        if !self.others.knows(number) && !self.share.take(memory) {
             // The client sees that this one is not reached, and gives what it would have given.
             return Ok(());
         }
-        let Some(held) = self.fetching.hold() else { return Ok(()) };
+        self.sources.insert(number, source);
+        self.others.handle_peer(self.clock.now(), number);
+        Ok(())
+    }
+
+    /// Makes a line to another sink, if there is a place for it.
+    fn connect(&mut self, number: u32) {
+        let (Some(source), Some(held)) = (self.sources.get(&number), self.fetching.hold()) else {
+            return self.others.handle_no_place(self.clock.now(), number);
+        };
         let trust = HostTrust::Each(vec![source.known()]);
         let terms = Terms { trust: Arc::new(trust), ..self.terms.clone() };
         let at = (number, self.join.transfer);
         let from = (self.fetching.endpoint(), held);
-        let line = Line::to(source, at, from, terms, self.tell.clone());
-        let peer = self.peers.entry(number).or_insert_with(Peer::new);
-        peer.line = Some(line);
-        Ok(())
+        let line = Line::to(source.clone(), at, from, terms, self.tell.clone());
+        self.lines.insert(number, line);
     }
 
     fn take_values(&mut self, values: RelayValues, transfer: &TransferHandle) {
         let RelayValues { first, values } = values;
-        let range = first..(first + values.0.len() as u64).min(self.blocks.len());
-        self.on_shelf.shelf.note_values(first, &values.0);
-        self.valued.insert(range.clone());
-        transfer.must_have(first, values.0);
-        for peer in self.peers.values() {
-            if let Some(flow) = peer.flow {
-                offer(transfer, flow, common(&peer.has, range.clone()));
+        if self.others.handle_values(first..first.saturating_add(values.0.len() as u64)) {
+            self.on_shelf.shelf.note_values(first, &values.0);
+            // Before anything of it is offered.
+            transfer.must_have(first, values.0);
+        }
+    }
+
+    /// Does what there is to do.
+    fn perform(&mut self, transfer: &TransferHandle) {
+        while let Some(deed) = self.others.poll_deed() {
+            match deed {
+                Deed::Connect(number) => self.connect(number),
+                Deed::Offer(flow, blocks) => transfer.offer(flow, blocks),
+                Deed::Remove(flow) => transfer.remove_session(flow),
+                Deed::Renew(number) => {
+                    self.lines.get(&number).into_iter().for_each(Line::note_lost)
+                }
+                Deed::PutOut(number, why) => {
+                    let line = self.lines.remove(&number);
+                    let url = line.map(|line| line.url().to_string());
+                    tracing::warn!(url, why, "a sink is not read from any more");
+                }
             }
         }
     }
@@ -250,39 +245,37 @@ impl<'a> Relaying<'a> {
         match turn {
             Turn::Report(number, report) => {
                 self.take_report(number, report, transfer);
+                self.perform(transfer);
                 Vec::new()
             }
-            Turn::Due => self.news(),
+            Turn::Due => {
+                self.others.handle_time(self.clock.now());
+                self.perform(transfer);
+                self.news()
+            }
         }
     }
 
-    /// Does what a report asks for.
+    /// Does what a report asks for. One of a line that was put out is not heard.
     fn take_report(&mut self, number: u32, report: Report, transfer: &TransferHandle) {
-        let Some(peer) = self.peers.get_mut(&number) else { return };
+        if !self.others.is_read(number) {
+            return;
+        }
         match report {
             Report::Ready(session) => {
-                peer.leave(transfer);
-                peer.flow = Some(transfer.add_part_session(*session, Brings::Others));
-            }
-            Report::Have(ranges) => {
-                let Some(flow) = peer.flow else { return };
-                for range in ranges {
-                    // Said twice, or of no block: it would go on for ever.
-                    let range = range.start..range.end.min(self.blocks.len());
-                    if peer.has.insert(range.clone()) < range.end.saturating_sub(range.start) {
-                        let url = peer.line.as_ref().map(|line| line.url().to_string());
-                        tracing::warn!(url, "a sink says twice what it has: it is not read from");
-                        peer.bad = BAD_MOST;
-                        return peer.put_out(transfer);
-                    }
-                    offer(transfer, flow, common(&self.valued, range));
+                if self.others.handle_ready(number) {
+                    self.perform(transfer);
+                    let flow = transfer.add_part_session(*session, Brings::Others);
+                    self.others.handle_session(number, flow);
                 }
             }
-            Report::Gone => peer.leave(transfer),
-            Report::Out(failure) => {
-                let url = peer.line.as_ref().map(|line| line.url().to_string());
-                tracing::info!(url, %failure, "a sink is not read from");
-                peer.put_out(transfer);
+            Report::Have(ranges) => self.others.handle_have(number, ranges),
+            Report::Gone => self.others.handle_gone(number),
+            Report::Out(failure, failing) => {
+                let line = self.lines.remove(&number);
+                let url = line.map(|line| line.url().to_string());
+                tracing::info!(url, %failure, ?failing, "a sink is not read from");
+                self.others.handle_end(self.clock.now(), number, failing);
             }
         }
     }
@@ -293,21 +286,30 @@ impl<'a> Relaying<'a> {
         event: TransferEvent,
         (transfer, own): (&TransferHandle, FlowId),
     ) -> Option<TransferEvent> {
-        let of = match &event {
+        type Act = fn(&mut Others, FlowId);
+        let (of, act): (FlowId, Act) = match &event {
             TransferEvent::BlockHere { number } => {
-                self.on_shelf.shelf.note_here(*number);
-                self.unsaid.insert_one(*number);
+                match self.on_shelf.shelf.note_here(*number) {
+                    true => self.others.handle_here(*number),
+                    false => self.others.handle_unwanted(*number..*number + 1),
+                }
                 return None;
             }
-            TransferEvent::PathOpen { flow }
-            | TransferEvent::NoPath { flow }
+            TransferEvent::GivenUp { file, .. } => {
+                if let Some(blocks) = self.blocks.file(*file) {
+                    self.on_shelf.shelf.take_off(blocks.clone());
+                    self.others.handle_unwanted(blocks);
+                }
+                return Some(event);
+            }
+            TransferEvent::PathOpen { flow } => (*flow, Others::handle_open),
+            TransferEvent::BadBlock { flow, .. } => (*flow, Others::handle_bad),
+            TransferEvent::NoPath { flow }
             | TransferEvent::Silent { flow }
-            | TransferEvent::Lost { flow, .. }
-            | TransferEvent::BadBlock { flow, .. } => *flow,
+            | TransferEvent::Lost { flow, .. } => (*flow, Others::handle_lost),
             TransferEvent::Unobtainable { .. }
             | TransferEvent::FileDone { .. }
             | TransferEvent::FileNamed { .. }
-            | TransferEvent::GivenUp { .. }
             | TransferEvent::WrongRoot { .. }
             | TransferEvent::AllBlocks
             | TransferEvent::Fault(_)
@@ -319,50 +321,24 @@ impl<'a> Relaying<'a> {
         if of == own {
             return Some(event);
         }
-        let peer = self.peers.values_mut().find(|peer| peer.flow == Some(of))?;
-        if let TransferEvent::PathOpen { .. } = event {
-            peer.is_reached = true;
-        } else if let TransferEvent::BadBlock { .. } = event {
-            peer.bad += 1;
-            if peer.bad >= BAD_MOST {
-                let url = peer.line.as_ref().map(|line| line.url().to_string());
-                tracing::warn!(url, "a sink sends blocks that are wrong: it is not read from");
-                peer.put_out(transfer);
-            }
-        } else {
-            peer.lose(transfer);
-        }
+        act(&mut self.others, of);
+        self.perform(transfer);
         None
     }
 
     /// What the client is to be told now.
     fn news(&mut self) -> Vec<Message> {
-        let reached = self.peers.iter().filter(|(_, peer)| peer.is_reached);
-        let reached = reached.fold(0, |bits, (number, _)| bits | 1_u64 << number);
-        let is_first = self.reached_said.is_none();
-        let unsaid = std::mem::take(&mut self.unsaid);
-        let mut pages = BlockRanges::pages(unsaid.iter());
-        if pages.is_empty() && self.reached_said != Some(reached) {
-            pages.push(BlockRanges::default());
+        for blocks in self.on_shelf.shelf.taken_off().iter() {
+            self.others.handle_unwanted(blocks);
         }
-        self.reached_said = Some(reached);
-        let have = |blocks| RelayHave { blocks, reached: Some(reached), kept: None };
-        let have = |blocks| Message::RelayHave(have(blocks));
-        let mut news: Vec<Message> = pages.into_iter().map(have).collect();
-        if is_first {
-            let kept = BlockRanges::pages(self.kept.iter()).into_iter().map(|kept| {
-                let blocks = BlockRanges::default();
-                Message::RelayHave(RelayHave { blocks, reached: Some(reached), kept: Some(kept) })
-            });
-            news.splice(0..0, kept);
-        }
-        news
+        self.others.poll_news().into_iter().map(Message::RelayHave).collect()
     }
 
     /// All is here: gives on what the others lack, until the client lets go.
     pub async fn linger(mut self, channel: &mut ControlChannel) {
-        let lines = std::mem::take(&mut self.peers).into_values().filter_map(|peer| peer.line);
-        lines.for_each(Line::finish);
+        // Lines that wait to be heard hear that they are done.
+        self.reports.close();
+        std::mem::take(&mut self.lines).into_values().for_each(Line::finish);
         let mut keepalive = interval(KEEPALIVE_SPAN);
         loop {
             let said = tokio::select! {
@@ -383,39 +359,6 @@ impl<'a> Relaying<'a> {
                 return;
             }
         }
-    }
-}
-
-impl Peer {
-    fn new() -> Peer {
-        Peer { line: None, flow: None, is_reached: false, has: RangeSet::new(), bad: 0 }
-    }
-
-    /// Its session is over, or will be another one.
-    fn leave(&mut self, transfer: &TransferHandle) {
-        if let Some(flow) = self.flow.take() {
-            transfer.remove_session(flow);
-        }
-        self.is_reached = false;
-        self.has = RangeSet::new();
-    }
-
-    /// Its data session is lost.
-    fn lose(&mut self, transfer: &TransferHandle) {
-        self.leave(transfer);
-        self.line.iter().for_each(Line::note_lost);
-    }
-
-    /// It is not read from any more.
-    fn put_out(&mut self, transfer: &TransferHandle) {
-        self.leave(transfer);
-        self.line = None;
-    }
-}
-
-fn offer(transfer: &TransferHandle, flow: FlowId, blocks: Vec<Range<u64>>) {
-    if !blocks.is_empty() {
-        transfer.offer(flow, blocks);
     }
 }
 
