@@ -210,7 +210,10 @@ async fn done(words: &mut mpsc::Receiver<Word>) {
 /// Whether another try cannot help: the other host is out of reach for good, or does not relay.
 fn is_final(failure: &Failure) -> bool {
     match failure.kind {
-        FailureKind::Destination | FailureKind::Authentication | FailureKind::Usage => true,
+        FailureKind::Destination
+        | FailureKind::Authentication
+        | FailureKind::OutsideHours
+        | FailureKind::Usage => true,
         FailureKind::Temporary
         | FailureKind::Unreachable
         | FailureKind::NoUdpPath
@@ -218,7 +221,6 @@ fn is_final(failure: &Failure) -> bool {
         | FailureKind::Integrity
         | FailureKind::TimeLimit
         | FailureKind::Interrupted
-        | FailureKind::OutsideHours
         | FailureKind::Other
         | FailureKind::Partial => false,
     }
