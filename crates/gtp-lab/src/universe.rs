@@ -135,6 +135,7 @@ pub fn world(seed: u64) -> Scenario {
         nodes: Vec::new(),
         routes: Vec::new(),
         paths: Vec::new(),
+        allocators: Vec::new(),
         sessions: Vec::new(),
         backgrounds: Vec::new(),
         events: Vec::new(),
@@ -370,7 +371,11 @@ fn heal(scenario: &Scenario, events: &mut Vec<(Span, Event)>) {
                     events.push((HEALED, Event::Capacity { host, out, in_ }));
                 }
             }
-            Event::Pause(..) | Event::AgentsRun(_) | Event::Skew(..) | Event::Coalesce(..) => {}
+            Event::Pause(..)
+            | Event::AgentsRun(_)
+            | Event::Skew(..)
+            | Event::Coalesce(..)
+            | Event::Router(..) => {}
         }
     }
 }

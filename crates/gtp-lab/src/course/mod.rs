@@ -7,6 +7,7 @@ mod judge;
 mod packets;
 mod peers;
 mod rates;
+mod routers;
 mod wanted;
 mod ways;
 

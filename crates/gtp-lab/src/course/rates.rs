@@ -241,6 +241,9 @@ fn notes(scenario: &Scenario) -> Vec<String> {
     if !scenario.backgrounds.is_empty() {
         notes.push("The rate level has no background traffic: it was left out.".to_owned());
     }
+    if !scenario.allocators.is_empty() {
+        notes.push("The rate level has no routers: their links limit nobody.".to_owned());
+    }
     let other = |event: &&(Span, Event)| !matches!(event.1, Event::Capacity { .. });
     if scenario.events.iter().any(|event| other(&event)) {
         notes.push("The rate level knows no faults but changes of capacity.".to_owned());

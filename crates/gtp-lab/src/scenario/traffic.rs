@@ -16,6 +16,7 @@ use super::names::Names;
 use super::network::Network;
 use super::protocol::{Protocol, WindowLaw, protocol};
 use super::read::{At, DELAY, DELAYS, DURATION_MOST, MOMENT, MOMENTS, Table, wrong};
+use super::routers::{self, Routers};
 use super::tree::{Complaint, Place};
 use super::units::{Quantity, Skew};
 
@@ -337,7 +338,10 @@ fn demand_change(mut table: Table<'_>) -> Read<(Span, Rate)> {
 }
 
 /// The hosts that a pattern stands for; switches send and receive nothing.
-fn hosts(network: &Network, pattern: &At<String>) -> Read<Vec<usize>> {
+///
+/// # Errors
+/// If there is none.
+pub fn hosts(network: &Network, pattern: &At<String>) -> Read<Vec<usize>> {
     let found = network.node_names.matching(pattern)?;
     let is_host = |&n: &usize| matches!(network.nodes[n].kind, NodeKind::Host(_));
     let hosts: Vec<usize> = found.into_iter().filter(is_host).collect();
@@ -458,9 +462,12 @@ enum Fault {
     Capacity,
     Clock,
     Coalesce,
+    RouterSilent,
+    RouterRestart,
+    RouterCapacity,
 }
 
-const FAULTS: [(&str, Fault); 9] = [
+const FAULTS: [(&str, Fault); 12] = [
     ("link-down", Fault::LinkDown),
     ("link-loss", Fault::LinkLoss),
     ("link-rate", Fault::LinkRate),
@@ -470,13 +477,20 @@ const FAULTS: [(&str, Fault); 9] = [
     ("capacity", Fault::Capacity),
     ("clock", Fault::Clock),
     ("coalesce", Fault::Coalesce),
+    ("router-silent", Fault::RouterSilent),
+    ("router-restart", Fault::RouterRestart),
+    ("router-capacity", Fault::RouterCapacity),
 ];
 
 /// Reads all faults as what happens when, their ends included.
 ///
 /// # Errors
 /// What does not fit.
-pub fn faults(top: &mut Table<'_>, network: &Network) -> Read<Vec<(Span, Event)>> {
+pub fn faults(
+    top: &mut Table<'_>,
+    network: &Network,
+    routers: &Routers,
+) -> Read<Vec<(Span, Event)>> {
     let mut events = Vec::new();
     for mut table in top.tables("fault")? {
         if events.len() >= OTHERS_MAX {
@@ -490,7 +504,7 @@ pub fn faults(top: &mut Table<'_>, network: &Network) -> Read<Vec<(Span, Event)>
         let at = at.ok_or_else(|| table.lacks("at", Span::EXPECTED))?;
         let lasting = Span::from_nanos(1)..=DURATION_MOST;
         let lasts = table.within("for", lasting, "a time above 0s and of at most 24h")?;
-        for (begin, end) in fault(&mut table, kind, lasts, network)? {
+        for (begin, end) in fault(&mut table, kind, lasts, (network, routers))? {
             events.push((at, begin));
             if let (Some(end), Some(lasts)) = (end, lasts) {
                 events.push((at + lasts, end));
@@ -506,9 +520,12 @@ fn fault(
     table: &mut Table<'_>,
     kind: Fault,
     lasts: Option<Span>,
-    network: &Network,
+    (network, routers): (&Network, &Routers),
 ) -> Read<Vec<(Event, Option<Event>)>> {
     match kind {
+        Fault::RouterSilent => routers::silent(table, routers),
+        Fault::RouterRestart => routers::restart(table, lasts, routers),
+        Fault::RouterCapacity => routers::capacity(table, network, routers),
         Fault::LinkDown | Fault::LinkLoss | Fault::LinkRate | Fault::LinkDelay => {
             link_fault(table, kind, network)
         }
@@ -601,7 +618,10 @@ fn link_fault(
         | Fault::Agents
         | Fault::Capacity
         | Fault::Clock
-        | Fault::Coalesce => {
+        | Fault::Coalesce
+        | Fault::RouterSilent
+        | Fault::RouterRestart
+        | Fault::RouterCapacity => {
             let down = Change { state: Some(LinkState::Down), ..none };
             (down, |_| Change { state: Some(LinkState::Up), ..Change::default() })
         }

@@ -412,7 +412,7 @@ impl World {
         let path = self.path_name(&spec, down);
         for crosses in &spec.crosses {
             let asks = if crosses.asks == Side::Source { spec.source } else { spec.sink };
-            self.ask(asks, crosses.router)?;
+            self.ask(asks, crosses.router, [&Path::Shortest; 2])?;
         }
         self.sessions.push(Session { spec, source, sink, proof_key, path, peers });
         Ok(id)
