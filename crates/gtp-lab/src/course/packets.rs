@@ -174,6 +174,12 @@ impl Made {
             });
             added.map_err(|e| unfit(&format!("session {:?}", session.name), e))?;
         }
+        for group in scenario.groups() {
+            let members: Vec<SessionId> = group.iter().map(|&k| SessionId(k as u32)).collect();
+            let added = world.add_group(&members);
+            added
+                .map_err(|e| unfit(&format!("group of {}", scenario.sessions[group[0]].name), e))?;
+        }
         let mut flows = Vec::new();
         for (flow, links) in scenario.backgrounds.iter().zip(&backgrounds) {
             let spec = background_spec(flow, links, &nodes);

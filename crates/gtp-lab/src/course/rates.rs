@@ -138,6 +138,13 @@ fn build(scenario: &Scenario) -> Result<(World, Vec<Way>), Refusal> {
             session.name
         )));
     }
+    if let Some(session) = scenario.sessions.iter().find(|s| s.group.is_some()) {
+        return Err(Refusal::Input(format!(
+            "session {:?} brings an object together with others, unit by unit: run it with \
+             level = \"packet\"",
+            session.name
+        )));
+    }
     let (ways, _) = find(scenario)?;
     let mut builder = Builder::new(match scenario.law {
         LawName::Grant => Config::GRANT,

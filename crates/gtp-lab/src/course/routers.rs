@@ -44,10 +44,14 @@ pub fn crossings<'a>(
     })
 }
 
+/// What a link of a router carries that limits nobody, in bit/s.
+pub const NOBODY: f64 = 1e30;
+
 /// How a router stands, by what has happened to it.
 #[derive(Clone, Debug)]
 pub struct Standing {
     links: Vec<Rate>,
+    key: RouterKey,
     /// Since when it answers nothing.
     silent_since: Option<Span>,
 }
@@ -60,14 +64,17 @@ impl Standing {
             RouterKey::Hosts => None,
             RouterKey::Another => Some(Span::ZERO),
         };
-        Standing { links, silent_since }
+        Standing { links, key: router.key, silent_since }
     }
 
     /// This happens to it.
     pub fn apply(&mut self, at: Span, event: RouterEvent) {
         match event {
             RouterEvent::Silent => self.silent_since = self.silent_since.or(Some(at)),
-            RouterEvent::Back | RouterEvent::Restart => self.silent_since = None,
+            RouterEvent::Back | RouterEvent::Restart => match self.key {
+                RouterKey::Hosts => self.silent_since = None,
+                RouterKey::Another => {}
+            },
             RouterEvent::Capacity(number, rate) => self.links[number] = rate,
         }
     }
@@ -81,7 +88,7 @@ impl Standing {
     pub fn capacities(&self, at: Span) -> impl Iterator<Item = f64> + '_ {
         let ignored = self.silent_since.is_some() && !self.is_awaited(at);
         let unlimited = move |rate: &Rate| ignored || rate.is_unlimited();
-        self.links.iter().map(move |rate| if unlimited(rate) { 1e30 } else { rate.as_f64() })
+        self.links.iter().map(move |rate| if unlimited(rate) { NOBODY } else { rate.as_f64() })
     }
 }
 

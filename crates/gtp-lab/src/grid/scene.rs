@@ -233,6 +233,7 @@ fn session(k: usize, flow: &Flow) -> SessionEntry {
         protocol: flow.protocol,
         wire: Span::ZERO,
         relays: None,
+        group: None,
     }
 }
 

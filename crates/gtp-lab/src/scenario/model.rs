@@ -55,6 +55,18 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// The groups, each with the places of its sessions.
+    pub fn groups(&self) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for (place, group) in
+            self.sessions.iter().enumerate().filter_map(|(k, s)| Some((k, s.group?)))
+        {
+            groups.resize_with(groups.len().max(group + 1), Vec::new);
+            groups[group].push(place);
+        }
+        groups
+    }
+
     /// Nodes, links, routes, routers with who asks them, sessions with their demands, flows and
     /// events: how large it is.
     pub fn entries(&self) -> usize {
@@ -304,6 +316,8 @@ pub struct SessionEntry {
     pub wire: Span,
     /// The session that brings what this one sends on, by its place in the list.
     pub relays: Option<usize>,
+    /// The group of sessions with which it brings one object, by its number from 0 on.
+    pub group: Option<usize>,
 }
 
 impl SessionEntry {

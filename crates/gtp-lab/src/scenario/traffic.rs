@@ -17,7 +17,7 @@ use super::network::Network;
 use super::protocol::{Protocol, WindowLaw, protocol};
 use super::read::{At, DELAY, DELAYS, DURATION_MOST, MOMENT, MOMENTS, Table, wrong};
 use super::routers::{self, Routers};
-use super::tree::{Complaint, Place};
+use super::tree::{Complaint, Place, Truth};
 use super::units::{Quantity, Skew};
 
 type Read<T> = Result<T, Complaint>;
@@ -101,6 +101,8 @@ struct Group {
     protocol: Protocol,
     wire: Option<Drawn<Span>>,
     relays: Option<usize>,
+    /// Where it says that its sessions bring one object, if it does.
+    together: Option<Place>,
     /// Where it says when its sessions start.
     begins: Place,
     /// Where it says when they end.
@@ -138,6 +140,7 @@ fn group(mut table: Table<'_>, network: &Network, lots: &mut Lots, made: &mut Ma
     let all = pairs.saturating_mul(count);
     made.has_room_for(all, group.changes.len()).map_err(|why| Complaint::new(&many, why))?;
     let alone = all == 1;
+    let together = group.together(&made.sessions, sinks.len(), lots)?;
     for n in 0..all {
         let (source, sink) = match pairing {
             Pairing::All => (sources[n / count / sinks.len()], sinks[n / count % sinks.len()]),
@@ -147,7 +150,10 @@ fn group(mut table: Table<'_>, network: &Network, lots: &mut Lots, made: &mut Ma
         };
         let own = if alone { name.value.clone() } else { format!("{}{}", name.value, n + 1) };
         made.names.add("session", &own, &name.place)?;
-        let session = group.session(own, (source, sink), n as u64, lots);
+        let mut session = group.session(own, (source, sink), n as u64, lots);
+        if let Some((number, size)) = together {
+            (session.group, session.size) = (Some(number), Some(size));
+        }
         group.check_times(&session)?;
         made.sessions.push(session);
     }
@@ -200,7 +206,12 @@ impl Group {
         let weight = table.number("weight", WEIGHTS)?.unwrap_or(1.0);
         let protocol = protocol(table, weight)?;
         let relays = relays(table, protocol, before)?;
+        let together = match table.truth("together")? {
+            Some(Truth::True) => Some(place(table, ["together"])),
+            Some(Truth::False) | None => None,
+        };
         Ok(Group {
+            together,
             start: Drawn::within(table, "start", &MOMENTS, MOMENT)?
                 .unwrap_or(Drawn::One(Span::ZERO)),
             stagger: table.moment("stagger")?.unwrap_or(Span::ZERO),
@@ -219,6 +230,29 @@ impl Group {
             begins: place(table, ["stagger", "start"]),
             ends: place(table, ["stop", "lasts"]),
         })
+    }
+
+    /// The number of the group that its sessions are, and the size of the object, if they bring one
+    /// together.
+    fn together(
+        &self,
+        before: &[SessionEntry],
+        sinks: usize,
+        lots: &mut Lots,
+    ) -> Read<Option<(usize, Bytes)>> {
+        let Some(place) = &self.together else { return Ok(None) };
+        let refuse = |message: &str| Err(Complaint::new(place, message));
+        if self.protocol != Protocol::Gtp || self.demand.is_some() || !self.changes.is_empty() {
+            return refuse("sessions that bring one object are GTP's, and have no `demand`");
+        }
+        if sinks > 1 {
+            return refuse("sessions that bring one object have one sink");
+        }
+        let Some(size) = &self.size else {
+            return refuse("sessions that bring one object state its `size`");
+        };
+        let number = before.iter().filter_map(|session| session.group).max();
+        Ok(Some((number.map_or(0, |number| number + 1), lots.draw(size))))
     }
 
     /// Refuses a session that starts after the longest run, or would end before it starts.
@@ -280,6 +314,7 @@ impl Group {
             protocol: self.protocol,
             wire: self.wire.as_ref().map_or(Span::ZERO, |wire| lots.draw(wire)),
             relays: self.relays,
+            group: None,
         }
     }
 }
@@ -635,3 +670,6 @@ fn link_fault(
         })
         .collect())
 }
+
+#[cfg(test)]
+mod tests;
