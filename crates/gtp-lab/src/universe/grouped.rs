@@ -54,8 +54,8 @@ pub fn gather(
     let sink = sinks[fate.below(sinks.len() as u64) as usize];
     let mut sources: Vec<usize> = sources.iter().copied().filter(|&host| host != sink).collect();
     let members = choose(fate, &mut sources);
-    // A source is asked for 256 units at a time at least, so a small object comes from few: one alone
-    // must be able to bring it.
+    // A source is asked for 256 units at a time at least, so a small object comes from few: one
+    // alone must be able to bring it.
     let size = if fate.happens(40) { ENDLESS } else { size(fate, least) };
     let group = scenario.groups().len();
     let leaver = fate.happens(20).then(|| fate.below(members as u64) as usize);
