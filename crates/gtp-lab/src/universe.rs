@@ -8,10 +8,14 @@
 //! is sent ([`witness`]). How long they may take follows from the law ([`settling`]). A world
 //! follows from its seed alone, so a failing one is found again by its number.
 
+mod grouped;
+mod permits;
+mod routed;
 mod settling;
 mod shares;
 mod witness;
 
+use clap::ValueEnum;
 use gtp_alloc::endnode::Params;
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorder, Rng};
@@ -116,18 +120,65 @@ impl Temper {
     }
 }
 
-/// The world of a seed.
+/// What worlds are about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Hosts and links, and what befalls them
+    #[default]
+    Plain,
+    /// Sites behind links that routers share out
+    Routers,
+    /// Objects that several sources bring together, or that one sends to several sinks
+    Groups,
+}
+
+impl Kind {
+    /// What a command line says for it.
+    pub fn option(self) -> &'static str {
+        match self {
+            Kind::Plain => "",
+            Kind::Routers => "--kind routers ",
+            Kind::Groups => "--kind groups ",
+        }
+    }
+
+    /// The world of a seed.
+    pub fn world(self, seed: u64) -> Scenario {
+        match self {
+            Kind::Plain => world(seed),
+            Kind::Routers => routed::world(seed),
+            Kind::Groups => grouped::world(seed),
+        }
+    }
+}
+
+/// The plain world of a seed.
 pub fn world(seed: u64) -> Scenario {
     let mut fate = Fate(Rng::new(seed));
     let temper = Temper::draw(&mut fate);
     let (sources, sinks) = (1 + fate.below(4) as usize, 1 + fate.below(4) as usize);
-    let mut scenario = Scenario {
-        title: format!("World {seed}"),
+    let law = if fate.happens(90) { LawName::Grant } else { LawName::EndNode };
+    let mut scenario = empty(format!("World {seed}"), seed, law);
+    network(&mut scenario, &mut fate, &temper, sources, sinks);
+    let least = slowest(&scenario);
+    sessions(&mut scenario, &mut fate, least, |fate| {
+        let source = fate.below(sources as u64) as usize;
+        (source, sources + fate.below(sinks as u64) as usize)
+    });
+    misfortunes(&mut scenario, &mut fate, &temper);
+    scenario.duration = FINISHED + settling::after(&scenario) + JUDGED;
+    scenario
+}
+
+/// A world in which there is nothing yet.
+fn empty(title: String, seed: u64, law: LawName) -> Scenario {
+    Scenario {
+        title,
         about: String::new(),
         level: Level::Packet,
         duration: FINISHED + JUDGED,
         seed,
-        law: if fate.happens(90) { LawName::Grant } else { LawName::EndNode },
+        law,
         path_bound: PathBound::On,
         params: Params::DEFAULT,
         interval: None,
@@ -135,24 +186,28 @@ pub fn world(seed: u64) -> Scenario {
         nodes: Vec::new(),
         routes: Vec::new(),
         paths: Vec::new(),
+        allocators: Vec::new(),
         sessions: Vec::new(),
         backgrounds: Vec::new(),
         events: Vec::new(),
         output: Output { every: Span::from_millis(20), curves: 12, tolerance: TOLERANCE },
-    };
+    }
+}
+
+/// Adds sources and sinks, and ways between them, which half of the time share a core.
+fn network(
+    scenario: &mut Scenario,
+    fate: &mut Fate,
+    temper: &Temper,
+    sources: usize,
+    sinks: usize,
+) {
     for n in 0..sources + sinks {
         let name =
             if n < sources { format!("src{}", n + 1) } else { format!("dst{}", n + 1 - sources) };
-        let host = host(&mut fate, &temper);
-        scenario.nodes.push(NodeEntry { name: name.clone(), kind: NodeKind::Host(host) });
-        for way in ["out", "in"] {
-            let spec = link(&mut fate, &temper);
-            let seed = fate.0.next_u64();
-            let name = format!("{name}-{way}");
-            scenario.links.push(LinkEntry { name, spec, seed, ends: None, router: None });
-        }
+        settle(scenario, fate, temper, name);
     }
-    let core = fate.happens(50).then(|| core(&mut scenario, &mut fate, &temper, sources));
+    let core = fate.happens(50).then(|| core(scenario, fate, temper, sources));
     // The links of node n are 2n, out of it, and 2n + 1, into it.
     for source in 0..sources {
         for sink in sources..sources + sinks {
@@ -164,17 +219,34 @@ pub fn world(seed: u64) -> Scenario {
             }
         }
     }
-    sessions(&mut scenario, &mut fate, sources, sinks);
-    misfortunes(&mut scenario, &mut fate, &temper);
-    scenario.duration = FINISHED + settling::after(&scenario) + JUDGED;
-    scenario
+}
+
+/// Adds a host with a link out and a link in.
+fn settle(scenario: &mut Scenario, fate: &mut Fate, temper: &Temper, name: String) {
+    let host = host(fate, temper);
+    scenario.nodes.push(NodeEntry { name: name.clone(), kind: NodeKind::Host(host) });
+    for way in ["out", "in"] {
+        let spec = link(fate, temper);
+        add_link(scenario, fate, format!("{name}-{way}"), spec);
+    }
+}
+
+/// Adds a link that joins no nodes, and gives its place.
+fn add_link(scenario: &mut Scenario, fate: &mut Fate, name: String, spec: LinkSpec) -> usize {
+    let seed = fate.0.next_u64();
+    scenario.links.push(LinkEntry { name, spec, seed, ends: None, router: None });
+    scenario.links.len() - 1
 }
 
 /// Sessions that are there to the end.
 fn lasting(scenario: &Scenario) -> Vec<usize> {
-    (0..scenario.sessions.len())
-        .filter(|&k| scenario.sessions[k].size.is_none() && scenario.sessions[k].stop.is_none())
-        .collect()
+    let lasts = |session: &SessionEntry| session.stop.is_none() && !moves_all(session);
+    (0..scenario.sessions.len()).filter(|&k| lasts(&scenario.sessions[k])).collect()
+}
+
+/// Whether a session moves all that it has to in the time of a world.
+fn moves_all(session: &SessionEntry) -> bool {
+    session.size.is_some_and(|size| size < grouped::ENDLESS)
 }
 
 fn host(fate: &mut Fate, temper: &Temper) -> HostEntry {
@@ -239,14 +311,7 @@ fn core(scenario: &mut Scenario, fate: &mut Fate, temper: &Temper, sources: usiz
         let rate = Rate::from_f64(beside + sinks * fate.across(1.25, 3.0));
         let queue = rate.bytes_in(Span::from_millis(20));
         let spec = LinkSpec { rate, queue, ..link(fate, temper) };
-        let seed = fate.0.next_u64();
-        scenario.links.push(LinkEntry {
-            name: format!("core-{way}"),
-            spec,
-            seed,
-            ends: None,
-            router: None,
-        });
+        add_link(scenario, fate, format!("core-{way}"), spec);
     }
     if let Some(rate) = crossing {
         let even = fate.happens(50);
@@ -264,15 +329,25 @@ fn core(scenario: &mut Scenario, fate: &mut Fate, temper: &Temper, sources: usiz
     first
 }
 
-fn sessions(scenario: &mut Scenario, fate: &mut Fate, sources: usize, sinks: usize) {
-    let count = 1 + fate.below(8) as usize;
-    // What each would have in a quarter of a second of the slowest host, shared by all.
+/// What the slowest host can move, in bit/s.
+fn slowest(scenario: &Scenario) -> f64 {
     let least = scenario.nodes.iter().map(|node| match &node.kind {
         NodeKind::Host(host) => host.capacity_out.min(host.capacity_in).as_f64(),
         NodeKind::Switch => f64::INFINITY,
     });
-    let least = least.fold(f64::INFINITY, f64::min).min(25e6);
-    let size_max = least * 2.0 / 8.0 / count as f64;
+    least.fold(f64::INFINITY, f64::min)
+}
+
+/// Adds sessions, where what is slowest moves `least` bit/s, between hosts that `ends` draws.
+fn sessions(
+    scenario: &mut Scenario,
+    fate: &mut Fate,
+    least: f64,
+    mut ends: impl FnMut(&mut Fate) -> (usize, usize),
+) {
+    let count = 1 + fate.below(8) as usize;
+    // What each would have in a quarter of a second of it, shared by all.
+    let size_max = least.min(25e6) * 2.0 / 8.0 / count as f64;
     for n in 0..count {
         let start = fate.span(Span::ZERO, Span::from_millis(2_500));
         let (sized, limited, stopped) = (fate.happens(35), fate.happens(20), fate.happens(15));
@@ -283,21 +358,35 @@ fn sessions(scenario: &mut Scenario, fate: &mut Fate, sources: usize, sinks: usi
         // Its application must have supplied all of it in time to be moved.
         let size = if limited { size.min(demand.bytes_in(SUPPLIED)) } else { size };
         let lasts = fate.span(Span::from_millis(50), Span::from_secs(3));
+        let (source, sink) = ends(fate);
         scenario.sessions.push(SessionEntry {
-            name: format!("s{}", n + 1),
-            source: fate.below(sources as u64) as usize,
-            sink: sources + fate.below(sinks as u64) as usize,
             start,
             stop: stopped.then(|| start + lasts),
             size: sized.then_some(size),
             demand: if limited { vec![(Span::ZERO, demand)] } else { Vec::new() },
             weight: if fate.happens(25) { 1.0 + fate.below(4) as f64 } else { 1.0 },
-            reach: Reach::Routes,
-            unit: gtp_proto::limits::UNIT_ETHERNET,
-            protocol: Protocol::Gtp,
-            wire: Span::ZERO,
-            relays: None,
+            ..plain_session(format!("s{}", n + 1), source, sink)
         });
+    }
+}
+
+/// A session from the start on, without end and without limits.
+fn plain_session(name: String, source: usize, sink: usize) -> SessionEntry {
+    SessionEntry {
+        name,
+        source,
+        sink,
+        start: Span::ZERO,
+        stop: None,
+        size: None,
+        demand: Vec::new(),
+        weight: 1.0,
+        reach: Reach::Routes,
+        unit: gtp_proto::limits::UNIT_ETHERNET,
+        protocol: Protocol::Gtp,
+        wire: Span::ZERO,
+        relays: None,
+        group: None,
     }
 }
 
@@ -370,7 +459,11 @@ fn heal(scenario: &Scenario, events: &mut Vec<(Span, Event)>) {
                     events.push((HEALED, Event::Capacity { host, out, in_ }));
                 }
             }
-            Event::Pause(..) | Event::AgentsRun(_) | Event::Skew(..) | Event::Coalesce(..) => {}
+            Event::Pause(..)
+            | Event::AgentsRun(_)
+            | Event::Skew(..)
+            | Event::Coalesce(..)
+            | Event::Router(..) => {}
         }
     }
 }
@@ -397,7 +490,11 @@ pub fn verdict(scenario: &Scenario) -> Verdict {
             return Verdict::of(Judgement::none(failures), None);
         }
     };
-    let failures = unfinished(scenario, &outcome);
+    let mut failures = unfinished(scenario, &outcome);
+    failures.extend(grouped::not_whole(scenario, &outcome));
+    if !scenario.allocators.is_empty() {
+        failures.extend(permits::beyond_hosts(scenario, &witnesses));
+    }
     // Where something has not ended, shares at the end are not what this world was drawn for.
     let judgement = if failures.is_empty() {
         shares::judge(scenario, &outcome, &witnesses)
@@ -423,7 +520,7 @@ fn unfinished(scenario: &Scenario, outcome: &Outcome) -> Vec<Failure> {
         let (name, ending) = (&session.name, &course.ending);
         if ending.starts_with("lost") {
             fail(format!("{name} was lost at {:.3} s: {ending}", course.life.1));
-        } else if session.size.is_some()
+        } else if moves_all(session)
             && session.stop.is_none()
             && (ending != "done" || course.life.1 > finished)
         {

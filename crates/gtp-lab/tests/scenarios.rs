@@ -58,6 +58,23 @@ fn links_that_grant_are_at_max_min_in_a_few_round_trips() {
 }
 
 #[test]
+fn border_gateways_share_out_their_links_max_min_and_lose_nothing() {
+    let summary = summary("border-gateways.toml", &[]);
+    let phases = phases(&summary);
+    assert_eq!(phases.len(), 5);
+    // All but the phase in which the router of the west is ignored, and the second before it.
+    for phase in [&phases[0], &phases[1], &phases[4]] {
+        assert!(phase["settled_after"].as_f64().is_some_and(|after| after < 1.5), "{phase}");
+        assert!(phase["worst"].as_f64() < Some(0.01), "{phase}");
+    }
+    assert!(phases[2]["worst"].as_f64() < Some(0.01), "rates stay in the first second");
+    let (wanted, got) = (phases[3]["wanted"].as_f64(), phases[3]["got"].as_f64());
+    assert!(got > wanted.map(|wanted| 0.9 * wanted), "the path is used without the router");
+    let lost = summary["sessions"].as_array().expect("sessions").iter();
+    assert!(lost.map(|s| &s["lost_packets"]).all(|lost| lost == 0));
+}
+
+#[test]
 fn five_to_five_comes_to_the_global_shares() {
     let summary = summary("five-to-five.toml", &[]);
     let [phase] = phases(&summary) else { panic!("one phase: {summary}") };

@@ -5,10 +5,11 @@
 //! share until the phase ends.
 
 use gtp_alloc::fairness::jain_index;
+use gtp_proto::limits::ROUTER_SILENCE;
 
 use super::wanted::{Calm, Epoch};
 use super::{Course, Outcome, seconds};
-use crate::scenario::model::Scenario;
+use crate::scenario::model::{Event, RouterEvent, Scenario};
 
 /// One phase: a time over which what is wanted stays the same.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,6 +199,11 @@ fn event(scenario: &Scenario, epoch: &Epoch) -> String {
     for (at, event) in &scenario.events {
         if *at == epoch.from {
             said.push(event.described(scenario));
+        }
+        if let Event::Router(router, RouterEvent::Silent) = *event
+            && *at + ROUTER_SILENCE == epoch.from
+        {
+            said.push(format!("{} is ignored", scenario.allocators[router].name));
         }
     }
     match said.len() {

@@ -7,6 +7,7 @@ mod judge;
 mod packets;
 mod peers;
 mod rates;
+mod routers;
 mod wanted;
 mod ways;
 
@@ -20,6 +21,7 @@ use crate::refusal::Refusal;
 use crate::scenario::model::{Level, Scenario};
 
 pub use judge::{Judged, Phase};
+pub use routers::{Crossing, NOBODY, Standing};
 
 /// What a run was like. Series have one entry for each of `times`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -173,6 +175,28 @@ pub fn round_trips(scenario: &Scenario) -> Result<Vec<Span>, Refusal> {
 pub fn shares(scenario: &Scenario, at: Span, active: &[usize]) -> Result<Vec<f64>, Refusal> {
     let (ways, _) = ways::find(scenario)?;
     Ok(wanted::allocation(scenario, &ways, at, active))
+}
+
+/// What a session uses on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uses {
+    /// The links from source to sink.
+    pub links: Vec<usize>,
+    /// The links of routers that are asked for it.
+    pub crossed: Vec<Crossing>,
+}
+
+/// What each session uses on its way.
+///
+/// # Errors
+/// If a session has no way.
+pub fn uses(scenario: &Scenario) -> Result<Vec<Uses>, Refusal> {
+    let (ways, _) = ways::find(scenario)?;
+    let all = ways.iter().enumerate().map(|(k, way)| Uses {
+        links: way.forth.to_vec(),
+        crossed: routers::crossings(scenario, k, way).collect(),
+    });
+    Ok(all.collect())
 }
 
 /// What the replay of a run by the laws of nature came to.

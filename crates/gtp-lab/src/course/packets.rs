@@ -17,6 +17,7 @@ use gtp_sim::verify::verify;
 
 use super::judge::judge;
 use super::peers::{Shop, router, slowest};
+use super::routers;
 use super::wanted::epochs;
 use super::ways::{Links, Way, find};
 use super::{Course, LinkCourse, Outcome, Progress, Replayed, Warden, Watched, seconds};
@@ -128,7 +129,8 @@ fn curves(scenario: &Scenario) -> u64 {
     let wired = scenario.sessions.iter();
     let wired = wired.filter(|s| s.wire > Span::ZERO || matches!(s.reach, model::Reach::Wire(_)));
     let links = scenario.links.len() + 2 * wired.count();
-    (scenario.sessions.len() + links + scenario.backgrounds.len()) as u64
+    let talks = routers::wires(scenario);
+    (scenario.sessions.len() + links + 2 * talks + scenario.backgrounds.len()) as u64
 }
 
 impl Made {
@@ -172,14 +174,22 @@ impl Made {
             });
             added.map_err(|e| unfit(&format!("session {:?}", session.name), e))?;
         }
+        for group in scenario.groups() {
+            let members: Vec<SessionId> = group.iter().map(|&k| SessionId(k as u32)).collect();
+            let added = world.add_group(&members);
+            added
+                .map_err(|e| unfit(&format!("group of {}", scenario.sessions[group[0]].name), e))?;
+        }
         let mut flows = Vec::new();
         for (flow, links) in scenario.backgrounds.iter().zip(&backgrounds) {
             let spec = background_spec(flow, links, &nodes);
             let added = world.add_background(spec);
             flows.push(added.map_err(|e| unfit(&format!("background {:?}", flow.name), e))?);
         }
+        // Their talks have the last ends, so that those of sessions have the first numbers.
+        let routers = routers::add(&mut world, scenario, &ways, &nodes)?;
         for (at, event) in &scenario.events {
-            let added = world.at(Time::ZERO + *at, action(event, &nodes));
+            let added = world.at(Time::ZERO + *at, action(event, &nodes, &routers));
             added.map_err(|e| unfit(&format!("what happens at {:.3} s", seconds(*at)), e))?;
         }
         Ok(Made { world, ways, backgrounds, flows })
@@ -288,7 +298,8 @@ fn finite(rate: Rate) -> f64 {
 pub const TOO_MANY: &str = "What each session should have was not worked out: too many changes for \
                             so many sessions.";
 
-fn unfit(what: &str, error: BuildError) -> Refusal {
+/// The engine's refusal of `what`.
+pub fn unfit(what: &str, error: BuildError) -> Refusal {
     Refusal::Input(format!("{what}: {error}"))
 }
 
@@ -398,7 +409,7 @@ fn background_spec(
     }
 }
 
-fn action(event: &Event, nodes: &[NodeId]) -> Action {
+fn action(event: &Event, nodes: &[NodeId], routers: &[NodeId]) -> Action {
     match *event {
         Event::Link(link, change) => Action::Link(LinkId(link), change),
         Event::Pause(host, lasts) => Action::Pause(nodes[host], lasts),
@@ -407,6 +418,7 @@ fn action(event: &Event, nodes: &[NodeId]) -> Action {
         Event::AgentsRun(host) => Action::Agents(nodes[host], AgentState::Running),
         Event::Skew(host, ppb) => Action::Drift(nodes[host], ppb),
         Event::Coalesce(host, span) => Action::Coalesce(nodes[host], span),
+        Event::Router(router, event) => Action::Router(routers[router], routers::change(event)),
     }
 }
 

@@ -138,6 +138,13 @@ fn build(scenario: &Scenario) -> Result<(World, Vec<Way>), Refusal> {
             session.name
         )));
     }
+    if let Some(session) = scenario.sessions.iter().find(|s| s.group.is_some()) {
+        return Err(Refusal::Input(format!(
+            "session {:?} brings an object together with others, unit by unit: run it with \
+             level = \"packet\"",
+            session.name
+        )));
+    }
     let (ways, _) = find(scenario)?;
     let mut builder = Builder::new(match scenario.law {
         LawName::Grant => Config::GRANT,
@@ -240,6 +247,9 @@ fn notes(scenario: &Scenario) -> Vec<String> {
     }
     if !scenario.backgrounds.is_empty() {
         notes.push("The rate level has no background traffic: it was left out.".to_owned());
+    }
+    if !scenario.allocators.is_empty() {
+        notes.push("The rate level has no routers: their links limit nobody.".to_owned());
     }
     let other = |event: &&(Span, Event)| !matches!(event.1, Event::Capacity { .. });
     if scenario.events.iter().any(|event| other(&event)) {

@@ -1,16 +1,19 @@
 //! What the sessions of a scenario should get, at each time: the exact max-min allocation.
 //!
 //! Its resources are the hosts' capacities and, where links are simulated, the links' rates less
-//! what background traffic takes on average. Whenever a session comes or goes, or a demand, a
+//! what background traffic takes on average, and what routers share out of links, for the sessions
+//! that ask them. Whenever a session comes or goes, or a demand, a
 //! capacity or a link changes, a new epoch begins. The solver is that of `gtp_alloc`; nothing is
 //! taken from the run but when sessions ended.
 
 use gtp_alloc::maxmin::{Network, Session, solve};
 use gtp_alloc::{Rate, Span};
 use gtp_link::LinkState;
+use gtp_proto::limits::ROUTER_SILENCE;
 
+use super::routers::{Standing, crossings};
 use super::ways::{Links, Way};
-use crate::scenario::model::{Event, Level, NodeKind, Scenario};
+use crate::scenario::model::{Event, Level, NodeKind, RouterEvent, RouterKey, Scenario};
 use crate::scenario::protocol::Protocol;
 
 /// A time over which nothing changes that the allocation depends on.
@@ -80,7 +83,8 @@ fn work(scenario: &Scenario, ways: &[Way], backgrounds: &[Links]) -> usize {
     let sessions = scenario.sessions.iter().map(|session| 1 + session.demand.len());
     let hops = ways.iter().map(|way| way.forth.len());
     let crossing = backgrounds.iter().map(|links| links.len());
-    let resources = 2 * scenario.nodes.len() + scenario.links.len();
+    let shared = scenario.allocators.iter().map(|router| router.links.len());
+    let resources = 2 * scenario.nodes.len() + scenario.links.len() + shared.sum::<usize>();
     resources + sessions.chain(hops).chain(crossing).sum::<usize>()
 }
 
@@ -103,9 +107,20 @@ fn times(scenario: &Scenario, lives: &[(Span, Span)]) -> Vec<Span> {
     }
     for (at, event) in &scenario.events {
         times.push(*at);
-        if let Event::Pause(_, lasts) = event {
-            times.push(*at + *lasts);
+        match *event {
+            Event::Pause(_, lasts) => times.push(*at + lasts),
+            Event::Router(_, RouterEvent::Silent) => times.push(*at + ROUTER_SILENCE),
+            Event::Link(..)
+            | Event::Capacity { .. }
+            | Event::AgentsStop(_)
+            | Event::AgentsRun(_)
+            | Event::Skew(..)
+            | Event::Coalesce(..)
+            | Event::Router(..) => {}
         }
+    }
+    if scenario.allocators.iter().any(|router| router.key == RouterKey::Another) {
+        times.push(ROUTER_SILENCE);
     }
     for flow in &scenario.backgrounds {
         times.push(flow.start);
@@ -126,6 +141,8 @@ struct State<'a> {
     up: Vec<LinkState>,
     /// Until when each host stands still, its agents included.
     still: Vec<Span>,
+    /// Of the routers.
+    routers: Vec<Standing>,
 }
 
 impl State<'_> {
@@ -144,6 +161,7 @@ impl State<'_> {
             links: scenario.links.iter().map(|link| link.spec.rate).collect(),
             up: scenario.links.iter().map(|link| link.spec.state).collect(),
             still: vec![Span::ZERO; scenario.nodes.len()],
+            routers: scenario.allocators.iter().map(Standing::new).collect(),
         }
     }
 
@@ -160,6 +178,7 @@ impl State<'_> {
             Event::Pause(host, lasts) => self.still[host] = at + lasts,
             Event::AgentsStop(host) => self.still[host] = Span::MAX,
             Event::AgentsRun(host) => self.still[host] = Span::ZERO,
+            Event::Router(router, event) => self.routers[router].apply(at, event),
             Event::Skew(..) | Event::Coalesce(..) => {}
         }
     }
@@ -176,7 +195,10 @@ impl State<'_> {
         let wanted = self.shares(from, &active, ways, backgrounds);
         let still = active.iter().any(|&k| {
             let session = &self.scenario.sessions[k];
-            self.still[session.source] > from || self.still[session.sink] > from
+            let still = self.still[session.source] > from || self.still[session.sink] > from;
+            // Whoever begins while a router is silent and not yet ignored waits for it.
+            let mut crossed = crossings(self.scenario, k, &ways[k]);
+            still || crossed.any(|crossed| self.routers[crossed.router].is_awaited(from))
         });
         let calm = if still { Calm::No } else { Calm::Yes };
         Epoch { from, to, active, wanted, calm }
@@ -187,6 +209,11 @@ impl State<'_> {
         let finite = |rate: &Rate| if rate.is_unlimited() { 1e30 } else { rate.as_f64() };
         let mut capacity: Vec<f64> = self.out.iter().chain(&self.in_).map(finite).collect();
         capacity.extend(self.free(at, backgrounds));
+        let mut shared = Vec::new();
+        for router in &self.routers {
+            shared.push(capacity.len() as u32);
+            capacity.extend(router.capacities(at));
+        }
         let Ok(mut network) = Network::new(capacity) else { return vec![0.0; active.len()] };
         let mut uses = Vec::new();
         for &k in active {
@@ -198,6 +225,8 @@ impl State<'_> {
             }
             if self.scenario.level == Level::Packet {
                 uses.extend(ways[k].forth.iter().map(|&link| 2 * nodes + link as u32));
+                let crossed = crossings(self.scenario, k, &ways[k]);
+                uses.extend(crossed.map(|one| shared[one.router] + one.number as u32));
                 uses.sort_unstable();
                 uses.dedup();
             }

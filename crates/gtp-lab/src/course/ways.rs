@@ -177,7 +177,7 @@ fn walk(scenario: &Scenario, tree: &[usize], from: usize, to: usize) -> Option<V
 }
 
 /// What searches in one scenario need.
-struct Search<'a> {
+pub struct Search<'a> {
     scenario: &'a Scenario,
     stated: HashMap<(usize, usize), &'a Links>,
     /// Links that leave each node.
@@ -185,7 +185,8 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(scenario: &'a Scenario) -> Search<'a> {
+    /// Searches in this scenario.
+    pub fn new(scenario: &'a Scenario) -> Search<'a> {
         let mut stated = HashMap::new();
         for route in &scenario.routes {
             stated.insert((route.from, route.to), &route.links);
@@ -197,6 +198,18 @@ impl<'a> Search<'a> {
             }
         }
         Search { scenario, stated, leaving }
+    }
+
+    /// The links from one host to another.
+    ///
+    /// # Errors
+    /// If there is no way for `who`.
+    pub fn between(&self, from: usize, to: usize, who: &str) -> Result<Links, Refusal> {
+        if let Some(links) = self.stated.get(&(from, to)) {
+            return Ok((*links).clone());
+        }
+        let links = walk(self.scenario, &self.tree(from), from, to);
+        links.map(Arc::from).ok_or_else(|| no_way(self.scenario, from, to, who))
     }
 
     /// Least delays from a node to all others (Dijkstra, 1959).

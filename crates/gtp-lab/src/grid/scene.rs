@@ -151,6 +151,7 @@ impl Scene {
             nodes: (0..pairs).flat_map(|pair| self.hosts(pair)).collect(),
             routes: (0..pairs).flat_map(routes).collect(),
             paths: Vec::new(),
+            allocators: Vec::new(),
             sessions: self.flows.iter().enumerate().map(|(k, flow)| session(k, flow)).collect(),
             backgrounds: self.calls.iter().map(|&call| background(of_flows, call)).collect(),
             events: self.events(pairs),
@@ -232,6 +233,7 @@ fn session(k: usize, flow: &Flow) -> SessionEntry {
         protocol: flow.protocol,
         wire: Span::ZERO,
         relays: None,
+        group: None,
     }
 }
 

@@ -10,6 +10,7 @@ mod names;
 mod network;
 pub mod protocol;
 mod read;
+mod routers;
 mod sweep;
 mod traces;
 mod traffic;
@@ -241,7 +242,9 @@ fn scenario(tree: &Node, traces: &Traces, overrides: Overrides) -> Result<Scenar
     let sessions = traffic::sessions(&mut top, level, &network, &mut lots);
     let sessions = sessions.map_err(|complaint| top.stray().unwrap_or(complaint))?;
     let backgrounds = traffic::backgrounds(&mut top, &network)?;
-    let faults = traffic::faults(&mut top, &network)?;
+    let busy = routers::Busy { sessions: &sessions, backgrounds: &backgrounds, law };
+    let routers = routers::routers(&mut top, &network, &busy)?;
+    let faults = traffic::faults(&mut top, &network, &routers)?;
     if sessions.is_empty() {
         return Err(top.lacks("session", "at least one table [[session]]"));
     }
@@ -263,6 +266,7 @@ fn scenario(tree: &Node, traces: &Traces, overrides: Overrides) -> Result<Scenar
         nodes: network.nodes,
         routes: network.routes,
         paths: network.paths,
+        allocators: routers.entries,
         sessions,
         backgrounds,
         events,

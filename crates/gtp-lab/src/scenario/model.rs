@@ -42,6 +42,8 @@ pub struct Scenario {
     pub routes: Vec<RouteEntry>,
     /// Paths of the relay that sessions may take.
     pub paths: Vec<PathEntry>,
+    /// Routers that allocate.
+    pub allocators: Vec<AllocatorEntry>,
     /// Sessions.
     pub sessions: Vec<SessionEntry>,
     /// Traffic that nothing controls.
@@ -53,11 +55,25 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Nodes, links, routes, sessions with their demands, flows and events: how large it is.
+    /// The groups, each with the places of its sessions.
+    pub fn groups(&self) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for (place, group) in
+            self.sessions.iter().enumerate().filter_map(|(k, s)| Some((k, s.group?)))
+        {
+            groups.resize_with(groups.len().max(group + 1), Vec::new);
+            groups[group].push(place);
+        }
+        groups
+    }
+
+    /// Nodes, links, routes, routers with who asks them, sessions with their demands, flows and
+    /// events: how large it is.
     pub fn entries(&self) -> usize {
         let demands: usize = self.sessions.iter().map(|session| 1 + session.demand.len()).sum();
+        let asked: usize = self.allocators.iter().map(|router| 1 + router.askers.len()).sum();
         let network = self.nodes.len() + self.links.len() + self.routes.len() + self.paths.len();
-        network + demands + self.backgrounds.len() + self.events.len()
+        network + asked + demands + self.backgrounds.len() + self.events.len()
     }
 }
 
@@ -189,6 +205,66 @@ pub struct RouteEntry {
     pub links: Arc<[usize]>,
 }
 
+/// A router that shares out what links carry among the sessions of hosts that ask it, as
+/// `gtp router` does. It forwards nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllocatorEntry {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub site: Site,
+    /// Places of the links, with what it shares out of each.
+    pub links: Vec<(usize, Rate)>,
+    /// The hosts that know it, in the order of their places: each asks it for those of its
+    /// sessions that cross one of the links.
+    pub askers: Vec<usize>,
+    /// Whether it has the key that these hosts have.
+    pub key: RouterKey,
+}
+
+impl AllocatorEntry {
+    /// The number at the router of this link, if it shares it out.
+    pub fn number_of(&self, link: usize) -> Option<usize> {
+        self.links.iter().position(|(place, _)| *place == link)
+    }
+
+    /// Whether this host knows it.
+    pub fn is_known_to(&self, host: usize) -> bool {
+        self.askers.binary_search(&host).is_ok()
+    }
+}
+
+/// How asks get to a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// It is at this host, and they take the way there.
+    Host(usize),
+    /// Over a wire from each host, with this round-trip time.
+    Wire(Span),
+}
+
+/// Whose key a router has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterKey {
+    /// That of the hosts that ask it.
+    Hosts,
+    /// Another one: nobody can make out what it says.
+    Another,
+}
+
+/// What can happen to a router that allocates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterEvent {
+    /// It takes nothing in and says nothing.
+    Silent,
+    /// It goes on with what it knew.
+    Back,
+    /// It begins anew and knows nothing.
+    Restart,
+    /// It shares out this much of the link of this number at the router.
+    Capacity(usize, Rate),
+}
+
 /// How packets get from one end of a session to the other and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
@@ -240,6 +316,8 @@ pub struct SessionEntry {
     pub wire: Span,
     /// The session that brings what this one sends on, by its place in the list.
     pub relays: Option<usize>,
+    /// The group of sessions with which it brings one object, by its number from 0 on.
+    pub group: Option<usize>,
 }
 
 impl SessionEntry {
@@ -341,6 +419,8 @@ pub enum Event {
     Skew(usize, i32),
     /// A host's card hands over together what comes within this.
     Coalesce(usize, Span),
+    /// Something happens to a router that allocates.
+    Router(usize, RouterEvent),
 }
 
 impl Event {
@@ -362,6 +442,15 @@ impl Event {
             Event::AgentsRun(host) => format!("{}: agents run", node(host)),
             Event::Skew(host, _) => format!("{}: clock", node(host)),
             Event::Coalesce(host, _) => format!("{}: card", node(host)),
+            Event::Router(router, event) => {
+                let name = &scenario.allocators[router].name;
+                match event {
+                    RouterEvent::Silent => format!("{name} silent"),
+                    RouterEvent::Back => format!("{name} back"),
+                    RouterEvent::Restart => format!("{name} restarts"),
+                    RouterEvent::Capacity(..) => format!("{name}: capacity"),
+                }
+            }
         }
     }
 }

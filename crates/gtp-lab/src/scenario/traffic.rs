@@ -16,7 +16,8 @@ use super::names::Names;
 use super::network::Network;
 use super::protocol::{Protocol, WindowLaw, protocol};
 use super::read::{At, DELAY, DELAYS, DURATION_MOST, MOMENT, MOMENTS, Table, wrong};
-use super::tree::{Complaint, Place};
+use super::routers::{self, Routers};
+use super::tree::{Complaint, Place, Truth};
 use super::units::{Quantity, Skew};
 
 type Read<T> = Result<T, Complaint>;
@@ -100,6 +101,8 @@ struct Group {
     protocol: Protocol,
     wire: Option<Drawn<Span>>,
     relays: Option<usize>,
+    /// Where it says that its sessions bring one object, if it does.
+    together: Option<Place>,
     /// Where it says when its sessions start.
     begins: Place,
     /// Where it says when they end.
@@ -137,6 +140,7 @@ fn group(mut table: Table<'_>, network: &Network, lots: &mut Lots, made: &mut Ma
     let all = pairs.saturating_mul(count);
     made.has_room_for(all, group.changes.len()).map_err(|why| Complaint::new(&many, why))?;
     let alone = all == 1;
+    let together = group.together(&made.sessions, sinks.len(), lots)?;
     for n in 0..all {
         let (source, sink) = match pairing {
             Pairing::All => (sources[n / count / sinks.len()], sinks[n / count % sinks.len()]),
@@ -146,7 +150,10 @@ fn group(mut table: Table<'_>, network: &Network, lots: &mut Lots, made: &mut Ma
         };
         let own = if alone { name.value.clone() } else { format!("{}{}", name.value, n + 1) };
         made.names.add("session", &own, &name.place)?;
-        let session = group.session(own, (source, sink), n as u64, lots);
+        let mut session = group.session(own, (source, sink), n as u64, lots);
+        if let Some((number, size)) = together {
+            (session.group, session.size) = (Some(number), Some(size));
+        }
         group.check_times(&session)?;
         made.sessions.push(session);
     }
@@ -199,7 +206,12 @@ impl Group {
         let weight = table.number("weight", WEIGHTS)?.unwrap_or(1.0);
         let protocol = protocol(table, weight)?;
         let relays = relays(table, protocol, before)?;
+        let together = match table.truth("together")? {
+            Some(Truth::True) => Some(place(table, ["together"])),
+            Some(Truth::False) | None => None,
+        };
         Ok(Group {
+            together,
             start: Drawn::within(table, "start", &MOMENTS, MOMENT)?
                 .unwrap_or(Drawn::One(Span::ZERO)),
             stagger: table.moment("stagger")?.unwrap_or(Span::ZERO),
@@ -218,6 +230,29 @@ impl Group {
             begins: place(table, ["stagger", "start"]),
             ends: place(table, ["stop", "lasts"]),
         })
+    }
+
+    /// The number of the group that its sessions are, and the size of the object, if they bring one
+    /// together.
+    fn together(
+        &self,
+        before: &[SessionEntry],
+        sinks: usize,
+        lots: &mut Lots,
+    ) -> Read<Option<(usize, Bytes)>> {
+        let Some(place) = &self.together else { return Ok(None) };
+        let refuse = |message: &str| Err(Complaint::new(place, message));
+        if self.protocol != Protocol::Gtp || self.demand.is_some() || !self.changes.is_empty() {
+            return refuse("sessions that bring one object are GTP's, and have no `demand`");
+        }
+        if sinks > 1 {
+            return refuse("sessions that bring one object have one sink");
+        }
+        let Some(size) = &self.size else {
+            return refuse("sessions that bring one object state its `size`");
+        };
+        let number = before.iter().filter_map(|session| session.group).max();
+        Ok(Some((number.map_or(0, |number| number + 1), lots.draw(size))))
     }
 
     /// Refuses a session that starts after the longest run, or would end before it starts.
@@ -279,6 +314,7 @@ impl Group {
             protocol: self.protocol,
             wire: self.wire.as_ref().map_or(Span::ZERO, |wire| lots.draw(wire)),
             relays: self.relays,
+            group: None,
         }
     }
 }
@@ -337,7 +373,10 @@ fn demand_change(mut table: Table<'_>) -> Read<(Span, Rate)> {
 }
 
 /// The hosts that a pattern stands for; switches send and receive nothing.
-fn hosts(network: &Network, pattern: &At<String>) -> Read<Vec<usize>> {
+///
+/// # Errors
+/// If there is none.
+pub fn hosts(network: &Network, pattern: &At<String>) -> Read<Vec<usize>> {
     let found = network.node_names.matching(pattern)?;
     let is_host = |&n: &usize| matches!(network.nodes[n].kind, NodeKind::Host(_));
     let hosts: Vec<usize> = found.into_iter().filter(is_host).collect();
@@ -458,9 +497,12 @@ enum Fault {
     Capacity,
     Clock,
     Coalesce,
+    RouterSilent,
+    RouterRestart,
+    RouterCapacity,
 }
 
-const FAULTS: [(&str, Fault); 9] = [
+const FAULTS: [(&str, Fault); 12] = [
     ("link-down", Fault::LinkDown),
     ("link-loss", Fault::LinkLoss),
     ("link-rate", Fault::LinkRate),
@@ -470,13 +512,20 @@ const FAULTS: [(&str, Fault); 9] = [
     ("capacity", Fault::Capacity),
     ("clock", Fault::Clock),
     ("coalesce", Fault::Coalesce),
+    ("router-silent", Fault::RouterSilent),
+    ("router-restart", Fault::RouterRestart),
+    ("router-capacity", Fault::RouterCapacity),
 ];
 
 /// Reads all faults as what happens when, their ends included.
 ///
 /// # Errors
 /// What does not fit.
-pub fn faults(top: &mut Table<'_>, network: &Network) -> Read<Vec<(Span, Event)>> {
+pub fn faults(
+    top: &mut Table<'_>,
+    network: &Network,
+    routers: &Routers,
+) -> Read<Vec<(Span, Event)>> {
     let mut events = Vec::new();
     for mut table in top.tables("fault")? {
         if events.len() >= OTHERS_MAX {
@@ -490,7 +539,7 @@ pub fn faults(top: &mut Table<'_>, network: &Network) -> Read<Vec<(Span, Event)>
         let at = at.ok_or_else(|| table.lacks("at", Span::EXPECTED))?;
         let lasting = Span::from_nanos(1)..=DURATION_MOST;
         let lasts = table.within("for", lasting, "a time above 0s and of at most 24h")?;
-        for (begin, end) in fault(&mut table, kind, lasts, network)? {
+        for (begin, end) in fault(&mut table, kind, lasts, (network, routers))? {
             events.push((at, begin));
             if let (Some(end), Some(lasts)) = (end, lasts) {
                 events.push((at + lasts, end));
@@ -506,9 +555,12 @@ fn fault(
     table: &mut Table<'_>,
     kind: Fault,
     lasts: Option<Span>,
-    network: &Network,
+    (network, routers): (&Network, &Routers),
 ) -> Read<Vec<(Event, Option<Event>)>> {
     match kind {
+        Fault::RouterSilent => routers::silent(table, routers),
+        Fault::RouterRestart => routers::restart(table, lasts, routers),
+        Fault::RouterCapacity => routers::capacity(table, network, routers),
         Fault::LinkDown | Fault::LinkLoss | Fault::LinkRate | Fault::LinkDelay => {
             link_fault(table, kind, network)
         }
@@ -601,7 +653,10 @@ fn link_fault(
         | Fault::Agents
         | Fault::Capacity
         | Fault::Clock
-        | Fault::Coalesce => {
+        | Fault::Coalesce
+        | Fault::RouterSilent
+        | Fault::RouterRestart
+        | Fault::RouterCapacity => {
             let down = Change { state: Some(LinkState::Down), ..none };
             (down, |_| Change { state: Some(LinkState::Up), ..Change::default() })
         }
@@ -615,3 +670,6 @@ fn link_fault(
         })
         .collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::limits::{DEMAND_ALPHA, DEMAND_FLOOR};
 
+use super::permits::{self, Permits};
 use super::witness::{Silence, Witness};
 use super::{Failure, JUDGED, TOLERANCE, lasting, settling};
 use crate::course::{self, Judged, Outcome};
@@ -24,12 +25,15 @@ pub enum Standard {
     Plain,
     /// A range for at least one session, because of what limited sessions may claim.
     Range,
+    /// For at least one session by what it may send at most, because of a link that carries less
+    /// than is allowed, or of a router that says something else time and again.
+    Most,
     /// Links lost all feedback so often that no mean is left to be judged.
     Silent,
 }
 
 /// Time over which what was sent is averaged.
-const WINDOW: Span = Span::from_millis(500);
+pub const WINDOW: Span = Span::from_millis(500);
 /// Heads of GTP, UDP and IP.
 const HEADERS: f64 = 77.0;
 /// Round trips after a silence in which the ramp regains any rate of these worlds: from 64 packets
@@ -37,12 +41,34 @@ const HEADERS: f64 = 77.0;
 const RAMP_TRIPS: u64 = 3;
 
 /// What a session may send at least and at most.
-struct Bounds {
-    share: (f64, f64),
+pub struct Bounds {
+    /// In bit/s.
+    pub share: (f64, f64),
     /// Bits per second of one packet in a window.
-    packet: f64,
+    pub packet: f64,
     /// Its application supplies so much and no more: what is lost is sent besides.
     limited: bool,
+}
+
+/// Bits per second of one packet in a window, with a unit of so many bytes.
+pub fn packet(unit: u16) -> f64 {
+    (f64::from(unit) + HEADERS) * 8.0 / WINDOW.as_secs_f64()
+}
+
+impl Bounds {
+    /// By the share of session `k` with all demands as they are, and with them as they are claimed.
+    pub fn new(scenario: &Scenario, k: usize, (plain, claimed): (f64, f64)) -> Bounds {
+        let session = &scenario.sessions[k];
+        let demand = session.demand_at(scenario.duration);
+        let limited = !demand.is_unlimited();
+        let claimed = if limited { claimed.min(demand.as_f64()) } else { claimed };
+        let packet = packet(session.unit);
+        Bounds { share: (plain.min(claimed), plain.max(claimed)), packet, limited }
+    }
+
+    fn is_range(&self) -> bool {
+        self.share.1 > self.share.0 * (1.0 + EQUAL)
+    }
 }
 
 /// How many means there were.
@@ -54,6 +80,8 @@ pub struct Means {
     pub excused: u64,
     /// Sessions that are left, and those of them with no mean that was held to a share.
     pub sessions: (u64, u64),
+    /// Sessions that would have more without routers.
+    pub held: u64,
 }
 
 /// What is said of a world's shares.
@@ -92,13 +120,14 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, witnesses: &[Witness]) -> J
     if active.is_empty() {
         return Judgement::none(Vec::new());
     }
-    let (bounds, mut standard) = match bounds(scenario, outcome, witnesses, &active) {
-        Ok(bounds) => bounds,
+    let (permits, mut standard) = match permits(scenario, outcome, witnesses, &active) {
+        Ok(permits) => permits,
         Err(what) => return Judgement::none(vec![Failure { what }]),
     };
     let excuses = excuses(scenario, &active, witnesses);
-    let (mut failures, mut means) = (Vec::new(), Means::default());
-    for ((&k, bounds), excuses) in active.iter().zip(&bounds).zip(&excuses) {
+    let mut means = Means { held: permits.held as u64, ..Means::default() };
+    let mut failures = Vec::new();
+    for ((&k, bounds), excuses) in active.iter().zip(&permits.bounds).zip(&excuses) {
         let (mut samples, mut slow) = (Vec::new(), Vec::new());
         let mut count = 0;
         for sample in self::samples(scenario, &witnesses[k], bounds) {
@@ -124,19 +153,44 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, witnesses: &[Witness]) -> J
             });
         }
     }
+    let of_active: Vec<&Witness> = active.iter().map(|&k| &witnesses[k]).collect();
+    failures.extend(permits.exceeded(scenario, &of_active, |place, at| {
+        excuse(at, &excuses[place]) == Some(Off::Either)
+    }));
     if means.judged == 0 {
         standard = Standard::Silent;
     }
     Judgement { failures, standard, means }
 }
 
-/// What each active session may send, or why that cannot be said.
-fn bounds(
+/// What the active sessions may send, or why that cannot be said.
+fn permits(
     scenario: &Scenario,
     outcome: &Outcome,
     witnesses: &[Witness],
     active: &[usize],
-) -> Result<(Vec<Bounds>, Standard), String> {
+) -> Result<(Permits, Standard), String> {
+    let claimed = claiming(scenario, witnesses);
+    let permits = if scenario.allocators.is_empty() {
+        Permits::exact(bounds(scenario, &claimed, outcome, active)?)
+    } else {
+        permits::permits(scenario, &claimed, active)?
+    };
+    let standard = match permits.bounds.iter().any(Bounds::is_range) {
+        _ if permits.vague > 0 => Standard::Most,
+        true => Standard::Range,
+        false => Standard::Plain,
+    };
+    Ok((permits, standard))
+}
+
+/// What each active session may send where no router has a say.
+fn bounds(
+    scenario: &Scenario,
+    claimed: &Scenario,
+    outcome: &Outcome,
+    active: &[usize],
+) -> Result<Vec<Bounds>, String> {
     let end = scenario.duration;
     let (from, to) = (end.saturating_sub(JUDGED).as_secs_f64(), end.as_secs_f64());
     let covers = |time: (f64, f64)| time.0 <= from && time.1 >= to;
@@ -150,21 +204,8 @@ fn bounds(
     let shares = |scenario: &Scenario| {
         course::shares(scenario, end, active).map_err(|refusal| refusal.to_string())
     };
-    let (plain, claimed) = (shares(scenario)?, shares(&claiming(scenario, witnesses))?);
-    let mut standard = Standard::Plain;
-    let bounds = active.iter().zip(plain.into_iter().zip(claimed)).map(|(&k, (plain, claimed))| {
-        let session = &scenario.sessions[k];
-        let demand = session.demand_at(end);
-        let limited = !demand.is_unlimited();
-        let claimed = if limited { claimed.min(demand.as_f64()) } else { claimed };
-        let (low, high) = (plain.min(claimed), plain.max(claimed));
-        if high > low * (1.0 + EQUAL) {
-            standard = Standard::Range;
-        }
-        let packet = (f64::from(session.unit) + HEADERS) * 8.0 / WINDOW.as_secs_f64();
-        Bounds { share: (low, high), packet, limited }
-    });
-    Ok((bounds.collect(), standard))
+    let both = shares(scenario)?.into_iter().zip(shares(claimed)?);
+    Ok(active.iter().zip(both).map(|(&k, both)| Bounds::new(scenario, k, both)).collect())
 }
 
 /// Shares nearer than this part are the same.
@@ -232,14 +273,22 @@ impl Sample {
     }
 }
 
+/// Ends of all windows within the time judged.
+pub fn moments(scenario: &Scenario) -> impl Iterator<Item = Time> {
+    moments_from(scenario, scenario.duration.saturating_sub(JUDGED) + WINDOW)
+}
+
+/// Ends of all windows that end from `first` on.
+pub fn moments_from(scenario: &Scenario, first: Span) -> impl Iterator<Item = Time> {
+    let (every, end) = (scenario.output.every, scenario.duration);
+    let bins = 1..=end.as_nanos() / every.as_nanos().max(1);
+    bins.map(move |n| every * n).filter(move |at| *at >= first).map(|at| Time::ZERO + at)
+}
+
 /// Means over all windows within the time judged.
 fn samples(scenario: &Scenario, witness: &Witness, bounds: &Bounds) -> Vec<Sample> {
-    let (every, end) = (scenario.output.every, scenario.duration);
-    let first = end.saturating_sub(JUDGED) + WINDOW;
-    let bins = 1..=end.as_nanos() / every.as_nanos().max(1);
-    (bins.map(|n| every * n).filter(|at| *at >= first))
+    moments(scenario)
         .map(|at| {
-            let at = Time::ZERO + at;
             let repairs = if bounds.limited { witness.lost_within(WINDOW * 2, at) } else { 0 };
             let packet = bounds.packet;
             let data = witness.sent_within(WINDOW, at) as f64 * packet;

@@ -10,6 +10,7 @@ use clap::Args;
 use super::pool;
 use crate::course::Replayed;
 use crate::refusal::Refusal;
+use crate::universe::Kind;
 use crate::{course, figures, report, universe};
 
 /// Arguments of `gtp-lab universe`.
@@ -21,6 +22,9 @@ pub struct Universe {
     /// How many worlds
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     worlds: u64,
+    /// What worlds are about
+    #[arg(long, value_enum, default_value_t)]
+    kind: Kind,
     /// The first world's seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -53,6 +57,7 @@ struct Seen {
 struct Shares {
     plain: u64,
     range: u64,
+    most: u64,
     silent: u64,
     nobody: u64,
     /// Worlds in which a mean was excused.
@@ -66,6 +71,7 @@ impl Shares {
             universe::Standard::Nobody => self.nobody += 1,
             universe::Standard::Plain => self.plain += 1,
             universe::Standard::Range => self.range += 1,
+            universe::Standard::Most => self.most += 1,
             universe::Standard::Silent => self.silent += 1,
         }
         self.touched += u64::from(world.means.excused > 0);
@@ -73,6 +79,7 @@ impl Shares {
         self.means.excused += world.means.excused;
         self.means.sessions.0 += world.means.sessions.0;
         self.means.sessions.1 += world.means.sessions.1;
+        self.means.held += world.means.held;
     }
 }
 
@@ -85,6 +92,14 @@ impl std::fmt::Display for Shares {
              sessions, {} by none since all feedback was lost, in {} nobody was left",
             self.plain, self.range, self.silent, self.nobody
         )?;
+        if self.most + self.means.held > 0 {
+            let (most, held) = (self.most, self.means.held);
+            writeln!(
+                f,
+                "routers: {held} sessions have less by their word; in {most} worlds some or all \
+                 sessions are judged by what is permitted at most"
+            )?;
+        }
         write!(
             f,
             "means: {} judged, {} excused since all feedback was lost, in {} worlds; {unjudged} of \
@@ -129,10 +144,8 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
                 gtp_lab::say!("world {}: {failure}", world.seed);
             }
             if !world.failures.is_empty() {
-                gtp_lab::say!(
-                    "  again: gtp-lab universe --seed {} --worlds 1 --verbose",
-                    world.seed
-                );
+                let (kind, seed) = (arguments.kind.option(), world.seed);
+                gtp_lab::say!("  again: gtp-lab universe {kind}--seed {seed} --worlds 1 --verbose");
                 failed.push(world.seed);
             }
         }
@@ -158,7 +171,7 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
 }
 
 fn look(seed: u64, arguments: &Universe) -> Seen {
-    let scenario = universe::world(seed);
+    let scenario = arguments.kind.world(seed);
     let universe::Verdict { failures, standard, means, outcome } = universe::verdict(&scenario);
     let mut failures: Vec<String> = failures.into_iter().map(|failure| failure.what).collect();
     if arguments.check || seed.is_multiple_of(CHECKED) {

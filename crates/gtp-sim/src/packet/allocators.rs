@@ -8,13 +8,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use gtp_alloc::{Rate, Time};
 use gtp_link::Rng;
-use gtp_proto::Codepoint;
 use gtp_proto::router::{Crossings, Passage, Router, RouterConfig, TAG_BYTES, Tags, Use};
+use gtp_proto::{Codepoint, Side};
 
 use super::ends::{Moment, wire_size};
 use super::fabric::{Datagram, Fabric};
 use super::parcel::ParcelId;
-use super::spec::{BuildError, NodeId, Path, RouterChange};
+use super::spec::{BuildError, Crosses, NodeId, Path, RouterChange, SessionId};
 use super::world::{End, Role, World};
 
 /// A router at a host.
@@ -138,8 +138,38 @@ impl World {
         Ok(())
     }
 
-    /// Lets a host ask a router from now on.
-    pub(super) fn ask(&mut self, node: NodeId, router: NodeId) -> Result<(), BuildError> {
+    /// Has a session that has not begun cross a link of a router. If the host that asks has asked
+    /// this router nothing so far, its asks travel by the first of these paths and the answers by
+    /// the second.
+    ///
+    /// # Errors
+    /// When the session, the router or a path is missing, or the session has begun.
+    pub fn add_crossing(
+        &mut self,
+        id: SessionId,
+        crosses: Crosses,
+        paths: [&Path; 2],
+    ) -> Result<(), BuildError> {
+        let session = self.sessions.get(id.0 as usize).ok_or(BuildError::NoSuchSession(id))?;
+        if session.spec.start < self.now {
+            return Err(BuildError::Past(session.spec.start));
+        }
+        let asks = match crosses.asks {
+            Side::Source => session.spec.source,
+            Side::Sink => session.spec.sink,
+        };
+        self.ask(asks, crosses.router, paths)?;
+        self.sessions[id.0 as usize].spec.crosses.push(crosses);
+        Ok(())
+    }
+
+    /// Lets a host ask a router from now on, over these paths there and back.
+    pub(super) fn ask(
+        &mut self,
+        node: NodeId,
+        router: NodeId,
+        [there, back]: [&Path; 2],
+    ) -> Result<(), BuildError> {
         let [asks, answers] = [self.host(node)? as usize, self.host(router)? as usize];
         if self.hosts[answers].allocator.is_none() {
             return Err(BuildError::OutOfRange("the host that is to be asked has no router"));
@@ -147,9 +177,9 @@ impl World {
         if self.hosts[asks].asking.passage(router, 0).is_some() {
             return Ok(());
         }
-        let down = self.route(node, router, &Path::Shortest)?;
-        let up = self.route(router, node, &Path::Shortest)?;
-        let (asker, answerer) = self.add_ends(node, router, down, up)?;
+        let there = self.route(node, router, there)?;
+        let back = self.route(router, node, back)?;
+        let (asker, answerer) = self.add_ends(node, router, there, back)?;
         for end in [asker, answerer] {
             (self.ends[end as usize].role, self.ends[end as usize].open) = (Role::Talk, true);
         }

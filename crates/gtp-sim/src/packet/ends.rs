@@ -61,6 +61,14 @@ impl Row {
         }
     }
 
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+
+    pub fn unit(&self) -> u16 {
+        self.unit
+    }
+
     #[inline]
     fn len(&self, unit: u64) -> Option<u16> {
         if unit + 1 < self.units {
@@ -98,6 +106,8 @@ pub(crate) struct SinkEnd {
     pub ended: Option<Time>,
     pub standing: Standing,
     pub discards: u64,
+    /// The group that says what it is asked for.
+    pub group: Option<u32>,
 }
 
 /// Where an end is in its life.
@@ -234,12 +244,28 @@ impl SinkEnd {
             ended: None,
             standing: Standing::Opening,
             discards: 0,
+            group: None,
         }
     }
 
-    pub fn handle_datagram(&mut self, now: Moment, came: Arrival, header: Header, body: &[u8]) {
+    /// What it is asked for is this group's to say, if there is one.
+    pub fn of_group(mut self, group: Option<u32>) -> SinkEnd {
+        self.group = group;
+        self
+    }
+
+    /// Takes a datagram in. Returns the group's unit that came, if it has a group.
+    pub fn handle_datagram(
+        &mut self,
+        now: Moment,
+        came: Arrival,
+        header: Header,
+        body: &[u8],
+    ) -> Option<(u32, u64)> {
+        let mut gathered = None;
         match self.core.handle_datagram(came, header, body) {
-            Ok(Received::Unit { payload, .. }) => {
+            Ok(Received::Unit { payload, number }) => {
+                gathered = self.group.map(|group| (group, number));
                 self.units += 1;
                 self.payload += Bytes(payload.len() as u64);
                 if self.units == 1 {
@@ -256,11 +282,14 @@ impl SinkEnd {
         if header.kind != Kind::Data {
             self.relay_events(now);
         }
+        gathered
     }
 
     pub fn relay_events(&mut self, now: Moment) {
         while let Some(event) = self.core.poll_event() {
             match event {
+                // One that has ended before that wants nothing.
+                Event::PathOpen { .. } if self.phase != Phase::Serving => {}
                 Event::PathOpen { unit_payload } => {
                     self.core.begin(unit_payload);
                     self.standing = Standing::Live;
@@ -281,7 +310,8 @@ impl SinkEnd {
 
     /// Asks for what there is room for.
     pub fn top_up(&mut self, now: Moment) {
-        if self.standing != Standing::Live || self.assigned == self.row.units {
+        let is_full = self.assigned == self.row.units;
+        if self.standing != Standing::Live || is_full || self.group.is_some() {
             return;
         }
         let unit = u64::from(self.row.unit);

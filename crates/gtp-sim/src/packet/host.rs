@@ -32,6 +32,8 @@ pub(crate) struct Host {
     /// What it asks of routers, and the router that it is.
     pub asking: Asking,
     pub allocator: Option<Box<Allocator>>,
+    /// The groups that it is the sink of.
+    pub gathers: Vec<u32>,
     /// Times below are the host's own.
     pub echo_due: Time,
     pub upkeep_due: Time,
@@ -91,6 +93,7 @@ impl Host {
             agents: AgentState::Running,
             asking: Asking::default(),
             allocator: None,
+            gathers: Vec::new(),
             echo_due: Time::MAX,
             upkeep_due: local,
             inbox: Inbox { parcels: VecDeque::new(), bytes: Bytes::ZERO, room: spec.buffer },

@@ -14,6 +14,7 @@ mod ends;
 mod fabric;
 mod flights;
 mod gate;
+mod groups;
 mod host;
 mod managed;
 mod parcel;

@@ -178,7 +178,13 @@ impl World {
         let body = &datagram[HEADER_LEN..];
         match &mut end.role {
             Role::Source(source) => source.handle_datagram(came, header, body),
-            Role::Sink(sink) => sink.handle_datagram(now, came, header, body),
+            Role::Sink(sink) => {
+                if let Some((group, unit)) = sink.handle_datagram(now, came, header, body) {
+                    let host = end.host;
+                    self.gather(group, unit);
+                    self.mark(host);
+                }
+            }
             Role::Waiting | Role::Background(_) | Role::Peer(_) | Role::Talk => return,
         }
         self.after_datagram(now, to, header.kind);
@@ -281,6 +287,10 @@ impl World {
         self.fabric.hash.mix(self.now.as_nanos() ^ u64::from(index) << 44);
         let now = host.moment(self.now);
         host.handle_timeout(now, &mut self.ends);
+        if !host.gathers.is_empty() {
+            self.tend_groups(now, index);
+        }
+        let host = &mut self.hosts[index as usize];
         let count = host.touched.len();
         for place in 0..count {
             self.poll_end(now, self.hosts[index as usize].touched[place]);
@@ -460,7 +470,8 @@ impl World {
         let now = |end: u32| self.hosts[self.ends[end as usize].host as usize].moment(self.now);
         let (spec, proof_key, path) = (&session.spec, session.proof_key, session.path);
         let source_end = SourceEnd::new(now(source), spec, name, proof_key, path);
-        let sink_end = SinkEnd::new(now(sink), &session.spec, name);
+        let group = self.group_of(sink);
+        let sink_end = SinkEnd::new(now(sink), &session.spec, name).of_group(group);
         self.serve_end(source, Role::Source(Box::new(source_end)));
         self.serve_end(sink, Role::Sink(Box::new(sink_end)));
         self.cross(id);

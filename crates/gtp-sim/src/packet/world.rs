@@ -15,6 +15,7 @@ use super::clock::{Clock, DRIFT_MOST};
 use super::ends::{SinkEnd, SourceEnd, Standing};
 use super::fabric::{Control, Fabric, Route};
 use super::gate::PeerRouter;
+use super::groups::Gathering;
 use super::host::Host;
 use super::peers::{self, Peer, PeerEnds};
 use super::route::{Edge, shortest};
@@ -40,6 +41,7 @@ pub struct World {
     pub(super) hosts: Vec<Host>,
     pub(super) ends: Vec<End>,
     pub(super) sessions: Vec<Session>,
+    pub(super) groups: Vec<Gathering>,
     /// The links of each way that a session takes, with a number for it.
     ways: BTreeMap<Vec<u32>, u32>,
     /// Ends of rivals that are one machine's.
@@ -230,6 +232,7 @@ impl World {
             hosts: Vec::new(),
             ends: Vec::new(),
             sessions: Vec::new(),
+            groups: Vec::new(),
             ways: BTreeMap::new(),
             ties: Vec::new(),
             backgrounds: Vec::new(),
@@ -412,7 +415,7 @@ impl World {
         let path = self.path_name(&spec, down);
         for crosses in &spec.crosses {
             let asks = if crosses.asks == Side::Source { spec.source } else { spec.sink };
-            self.ask(asks, crosses.router)?;
+            self.ask(asks, crosses.router, [&Path::Shortest; 2])?;
         }
         self.sessions.push(Session { spec, source, sink, proof_key, path, peers });
         Ok(id)
