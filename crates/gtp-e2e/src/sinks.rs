@@ -84,7 +84,7 @@ pub fn run(tools: &Tools) -> Result<Value> {
     let file = lab.dir.path().join("file");
     // A hole would not be read.
     crate::plans::write(&file, SIZE)?;
-    std::thread::sleep(SETTLED);
+    settle();
     let told = put(&lab, tools, &file, &urls, SOURCE)?;
     figures(&told, &urls)
 }
@@ -109,6 +109,11 @@ fn served(tools: &Tools, rates: &[u32]) -> Result<(Lab, Vec<String>)> {
     Ok((lab, urls))
 }
 
+/// Waits until what has just been written counts as settled.
+fn settle() {
+    std::thread::sleep(SETTLED);
+}
+
 /// Puts what is at a path to all sinks; returns what the command told.
 fn put(lab: &Lab, tools: &Tools, path: &Path, urls: &[String], rate: u32) -> Result<Vec<Value>> {
     let mut put = lab.command("src", &tools.gtp);
@@ -131,7 +136,7 @@ pub fn trees(tools: &Tools) -> Result<Vec<Value>> {
         let (lab, urls) = served(tools, &vec![SLOW; sinks])?;
         let tree = lab.dir.path().join("tree");
         plant(&tree)?;
-        std::thread::sleep(SETTLED);
+        settle();
         let began = lab.now();
         put(&lab, tools, &tree, &urls, 10_000)?;
         let seconds = lab.now() - began;
