@@ -189,6 +189,23 @@ impl<'t> World<'t> {
         self.lab.start(&format!("r{n}"), &program, &words)
     }
 
+    /// Has each server's list name a key for each session: those that are not listed would share
+    /// one part by their address.
+    fn list_keys(&self, sessions: usize, servers: usize) -> Result<()> {
+        let mut list = Vec::new();
+        for n in 0..sessions {
+            let mut id = Command::new(&self.tools.gtp);
+            let said = id.env("GTP_CONFIG_DIR", self.lab.config(&format!("get{n}"))).arg("id");
+            list.extend(said.output()?.stdout);
+        }
+        for n in 0..servers {
+            let config = self.lab.config(&format!("h{n}-4810"));
+            fs::create_dir_all(&config)?;
+            fs::write(config.join("authorized_keys"), &list)?;
+        }
+        Ok(())
+    }
+
     /// Starts a server of this capacity that asks these routers.
     fn serve(&mut self, n: usize, capacity: f64, routers: &[usize]) -> Result<()> {
         let (data, capacity) = (self.lab.dir.path().join("data"), kbit(capacity));
@@ -333,6 +350,7 @@ fn network(seed: u64, tools: &Tools) -> Result<Value> {
     for (n, (rates, _)) in drawn.sites.iter().enumerate() {
         world.router(n, *rates)?;
     }
+    world.list_keys(drawn.sessions.len(), drawn.hosts.len())?;
     for (n, (site, rates)) in drawn.hosts.iter().enumerate() {
         world.serve(n, rates[0], &[*site])?;
     }

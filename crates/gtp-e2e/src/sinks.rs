@@ -1,11 +1,13 @@
 //! One source and several sinks: what each sink gets beside its max-min share, and how often the
-//! source reads each byte.
+//! source reads each byte from its disk. The command itself may read a byte again that a slow sink
+//! needs later, out of the system's page cache.
 //!
 //! A file goes to five sinks of different capacities by one `gtp put`, and a tree of small files to
 //! one sink and to as many as a put may have. Nothing but the hosts' own capacities limits. Rates
 //! are of IP bytes as the source counts them, between two moments at which all sinks are at work.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -85,8 +87,27 @@ pub fn run(tools: &Tools) -> Result<Value> {
     // A hole would not be read.
     crate::plans::write(&file, SIZE)?;
     settle();
+    // What the file's own writing left in memory would not be read from the disk.
+    fs::write("/proc/sys/vm/drop_caches", "1").context("the page cache is not dropped")?;
+    let before = read_from_disk(&file)?;
     let told = put(&lab, tools, &file, &urls, SOURCE)?;
-    figures(&told, &urls)
+    let from_disk = (read_from_disk(&file)? - before) as f64 / SIZE as f64;
+    figures(&told, &urls, from_disk)
+}
+
+/// Bytes that were read so far from the disk on which this file lies, by whomever.
+fn read_from_disk(file: &Path) -> Result<u64> {
+    let device = fs::metadata(file)?.dev();
+    let (major, minor) = ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & !0xff));
+    let stats = fs::read_to_string("/proc/diskstats")?;
+    let of_disk = stats.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let mut next = || fields.next()?.parse::<u64>().ok();
+        let is_it = next() == Some(major) && next() == Some(minor);
+        is_it.then(|| fields.nth(3)?.parse::<u64>().ok()).flatten()
+    });
+    let sectors = of_disk.with_context(|| format!("no disk counts for {}", file.display()))?;
+    Ok(512 * sectors)
 }
 
 /// The laboratory with a server at each sink, which can receive as much as its rate in Mbit/s, and
@@ -187,7 +208,7 @@ fn count(directory: &Path) -> Result<usize> {
     Ok(files)
 }
 
-fn figures(told: &[Value], urls: &[String]) -> Result<Value> {
+fn figures(told: &[Value], urls: &[String], from_disk: f64) -> Result<Value> {
     let fair = fair()?;
     let (mut rates, mut seconds, mut missed) = (Vec::new(), Vec::new(), Vec::new());
     for (url, fair) in urls.iter().zip(&fair) {
@@ -207,8 +228,8 @@ fn figures(told: &[Value], urls: &[String]) -> Result<Value> {
     }
     let ended = told.last().context("nothing was said")?;
     let read = ended["read_bytes"].as_u64().context("no count")? as f64 / SIZE as f64;
-    if read != 1.0 {
-        missed.push(format!("each byte is read {read:.3} times"));
+    if from_disk > 1.0 + OFF {
+        missed.push(format!("each byte is read {from_disk:.3} times from the disk"));
     }
     let worst = rates.iter().zip(&fair).map(|(rate, fair)| (rate / fair - 1.0).abs());
     Ok(json!({
@@ -218,6 +239,7 @@ fn figures(told: &[Value], urls: &[String]) -> Result<Value> {
         "worst_share_off": worst.fold(0.0, f64::max),
         "seconds": seconds,
         "reads_of_each_byte": read,
+        "reads_from_disk": from_disk,
         "missed": missed,
     }))
 }
