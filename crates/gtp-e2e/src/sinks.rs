@@ -88,6 +88,7 @@ pub fn run(tools: &Tools) -> Result<Value> {
     crate::plans::write(&file, SIZE)?;
     settle();
     // What the file's own writing left in memory would not be read from the disk.
+    fs::File::open(&file)?.sync_all()?;
     fs::write("/proc/sys/vm/drop_caches", "1").context("the page cache is not dropped")?;
     let before = read_from_disk(&file)?;
     let told = put(&lab, tools, &file, &urls, SOURCE)?;
