@@ -5,6 +5,7 @@
 //! is believed: a block counts only if it has the value that the caller knows, so a file that
 //! somebody else has put in the place of ours gives nothing. This module writes nothing.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::destination::Names;
@@ -17,6 +18,17 @@ use crate::source::Framed;
 /// Files that are kept open: that from which blocks are read, and the one before it. Each session
 /// that reads has a `Reread` of its own, so more would use descriptors up.
 const OPEN_MOST: usize = 2;
+
+/// What came of reading a block again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The block, with its value.
+    It,
+    /// Something else, or no file of ours.
+    Another,
+    /// It could not be read: another try may do.
+    Unread,
+}
 
 /// Reads blocks of an object where a sink has put them.
 pub struct Reread {
@@ -44,49 +56,63 @@ impl Reread {
         Some(Reread::new(self.disk.another()?, names, manifest))
     }
 
-    /// Replaces `out` with a block's content and its value, if what is there has this value. Says
-    /// whether it has; `out` is unspecified if not.
-    pub fn read(&mut self, file: u32, block: u64, value: &Value, out: &mut Framed) -> bool {
+    /// Replaces `out` with a block's content and its value, if what is there has this value; `out`
+    /// is unspecified if not.
+    pub fn read(&mut self, file: u32, block: u64, value: &Value, out: &mut Framed) -> Found {
         let size = self.manifest.entries.get(file as usize).map_or(0, |entry| entry.size);
         if block >= blocks_in(size) {
-            return false;
+            return Found::Another;
         }
         out.clear();
         out.resize(content_of(size, block) as usize, 0);
-        let mut is_it = |reread: &mut Reread| {
-            let Some(at) = reread.handle(file) else { return false };
+        let mut look = |reread: &mut Reread| {
+            let at = match reread.handle(file) {
+                Ok(at) => at,
+                Err(why) => return why,
+            };
             let (disk, handle) = (&mut reread.disk, &reread.open[at].1);
-            let read = disk.read_at(handle, block * BLOCK, out);
-            read.is_ok() && block_value(size, block, out) == *value
+            match disk.read_at(handle, block * BLOCK, out) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Found::Another,
+                Err(_) => Found::Unread,
+                Ok(()) if block_value(size, block, out) == *value => Found::It,
+                Ok(()) => Found::Another,
+            }
         };
         // The part may have been begun anew since it was opened.
-        let found = is_it(self) || {
-            self.open.retain(|(open, _)| *open != file);
-            is_it(self)
+        let found = match look(self) {
+            Found::It => Found::It,
+            Found::Another | Found::Unread => {
+                self.open.retain(|(open, _)| *open != file);
+                look(self)
+            }
         };
         out.extend_from_slice(value);
         found
     }
 
-    /// The place in `open` of a file.
-    fn handle(&mut self, file: u32) -> Option<usize> {
+    /// The place in `open` of a file, or why there is none.
+    fn handle(&mut self, file: u32) -> Result<usize, Found> {
         if let Some(at) = self.open.iter().position(|(open, _)| *open == file) {
             self.open[at..].rotate_left(1);
-            return Some(self.open.len() - 1);
+            return Ok(self.open.len() - 1);
         }
-        let path = &self.manifest.entries.get(file as usize)?.path;
-        let [part, whole] = [self.names.part_path(path), self.names.final_path(path)];
+        let entry = self.manifest.entries.get(file as usize).ok_or(Found::Another)?;
+        let [part, whole] = [self.names.part_path(&entry.path), self.names.final_path(&entry.path)];
         let mut opened = |path: &str| match self.disk.open_to_read(path) {
-            Ok(Opened::Ours(handle)) => Some(handle),
-            Ok(Opened::Absent | Opened::Foreign | Opened::Locked) | Err(_) => None,
+            Ok(Opened::Ours(handle)) => Ok(handle),
+            Ok(Opened::Absent | Opened::Foreign) => Err(Found::Another),
+            Ok(Opened::Locked) | Err(_) => Err(Found::Unread),
         };
         // It may get its final name between the two.
-        let handle = opened(&part).or_else(|| opened(&whole))?;
+        let handle = match opened(&part) {
+            Err(Found::Another) => opened(&whole)?,
+            other => other?,
+        };
         if self.open.len() == OPEN_MOST {
             self.open.remove(0);
         }
         self.open.push((file, handle));
-        Some(self.open.len() - 1)
+        Ok(self.open.len() - 1)
     }
 }
 
@@ -122,20 +148,24 @@ mod tests {
             let mut framed = new_framed();
             source.load_block(0, block, &mut framed).unwrap();
             let value: Value = framed[framed.len() - TRAILER..].try_into().unwrap();
-            assert!(!reread.read(0, block, &value, &mut out), "it is not there yet");
+            assert_eq!(
+                reread.read(0, block, &value, &mut out),
+                Found::Another,
+                "it is not there yet"
+            );
             sink.write_block(0, block, &framed).unwrap();
-            assert!(reread.read(0, block, &value, &mut out));
+            assert_eq!(reread.read(0, block, &value, &mut out), Found::It);
             assert_eq!(out[..], framed[..]);
             values.push(value);
         }
-        assert!(!reread.read(0, 1, &values[0], &mut out), "another block");
-        assert!(!reread.read(0, 3, &values[0], &mut out), "no block");
+        assert_eq!(reread.read(0, 1, &values[0], &mut out), Found::Another, "another block");
+        assert_eq!(reread.read(0, 3, &values[0], &mut out), Found::Another, "no block");
         sink.finish_file(0, None).unwrap();
         sink.finish().unwrap();
-        assert!(reread.read(0, 2, &values[2], &mut out), "the open part");
+        assert_eq!(reread.read(0, 2, &values[2], &mut out), Found::It, "the open part");
         let mut late = sink.rereader().unwrap();
-        assert!(late.read(0, 2, &values[2], &mut out), "the file under its name");
+        assert_eq!(late.read(0, 2, &values[2], &mut out), Found::It, "the file under its name");
         std::fs::write(dir.path().join("f"), "another").unwrap();
-        assert!(!late.read(0, 0, &values[0], &mut out));
+        assert_eq!(late.read(0, 0, &values[0], &mut out), Found::Another);
     }
 }

@@ -60,7 +60,8 @@ pub(crate) struct Board {
 struct Place {
     is_here: bool,
     joined: Time,
-    /// How many blocks have come since.
+    /// How many blocks have come since: those that it was given, and those that it can have from
+    /// other sinks.
     came: u64,
     /// What it gives on.
     gives: RangeSet,
@@ -107,9 +108,10 @@ impl Board {
         self.leave(now, place);
         let count = self.places.len();
         if let Some(place) = self.places.get_mut(place) {
-            let new = Place { is_here: true, joined: now, passed: now, ..Place::default() };
-            let times = Place { leased_moved: now, moved: now, brought: now, ..new };
-            *place = Place { since: vec![now; count], ..times };
+            place.is_here = true;
+            (place.joined, place.passed, place.leased_moved) = (now, now, now);
+            (place.moved, place.brought) = (now, now);
+            place.since = vec![now; count];
         }
         for other in &mut self.places {
             if let Some(since) = other.since.get_mut(place) {
@@ -120,7 +122,7 @@ impl Board {
 
     /// A sink is gone, with all that it has. What it had from another one may be there alone now.
     pub fn leave(&mut self, now: Time, place: usize) {
-        let Some(gone) = self.places.get_mut(place).map(std::mem::take) else { return };
+        let Some(gone) = self.places.get_mut(place).map(Place::go) else { return };
         for other in (0..self.places.len()).filter(|other| *other != place) {
             let both = common(&self.places[other].gives, &gone.gives);
             self.note_alone(now, other, &both);
@@ -171,10 +173,10 @@ impl Board {
     fn note_copies(&mut self, now: Time, place: usize, gives: &RangeSet) {
         let Some(to) = self.places.get_mut(place) else { return };
         let given = common(gives, &to.leased);
-        let mut brought = gives.clone();
-        subtract(&mut brought, to.has.iter().chain(given.iter()));
+        let mut brought = without(gives, &to.has);
+        subtract(&mut brought, given.iter());
         for range in gives.iter() {
-            to.came += to.has.insert(range.clone());
+            to.has.insert(range.clone());
             to.gives.insert(range.clone());
             to.leased.remove(range);
         }
@@ -188,8 +190,9 @@ impl Board {
         for other in others(&self.places) {
             // It may pass on what it was given before it says that it has it.
             let other = &self.places[other];
-            subtract(&mut claimed, other.has.iter().chain(other.leased.iter()));
+            claimed = without(&without(&claimed, &other.has), &other.leased);
         }
+        self.places[place].came += given.len() + brought.len() - claimed.len();
         if claimed.is_empty() {
             others(&self.places).into_iter().for_each(|other| {
                 self.places[other].note_passed(now, &brought);
@@ -223,8 +226,7 @@ impl Board {
         let mut alone = blocks.clone();
         for (number, other) in self.places.iter().enumerate() {
             if number != place && other.is_here {
-                let mut there = common(&alone, &other.has);
-                subtract(&mut there, other.claimed.iter());
+                let there = without(&common(&alone, &other.has), &other.claimed);
                 subtract(&mut alone, there.iter());
             }
         }
@@ -443,6 +445,13 @@ enum Late {
 }
 
 impl Place {
+    /// It is gone. That it has passed on nothing is remembered, should it come again; the rest is
+    /// returned.
+    fn go(&mut self) -> Place {
+        let (strikes, struck_until) = (self.strikes, self.struck_until);
+        std::mem::replace(self, Place { strikes, struck_until, ..Place::default() })
+    }
+
     /// Another sink has got these blocks from some sink.
     fn note_passed(&mut self, now: Time, brought: &RangeSet) {
         let blocks = common(&self.alone, brought).len() + common(&self.leased, brought).len();
@@ -498,6 +507,13 @@ fn add(set: &mut RangeSet, ranges: impl Iterator<Item = Range<u64>>) {
 /// What is in both.
 fn common(one: &RangeSet, other: &RangeSet) -> RangeSet {
     one.iter().flat_map(|range| other.within(range)).collect()
+}
+
+/// What is in one and not in the other. It takes as long as the one is, and not the other.
+fn without(one: &RangeSet, other: &RangeSet) -> RangeSet {
+    let mut left = one.clone();
+    subtract(&mut left, common(one, other).iter());
+    left
 }
 
 fn subtract(set: &mut RangeSet, ranges: impl Iterator<Item = Range<u64>>) {

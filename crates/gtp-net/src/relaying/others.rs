@@ -182,7 +182,7 @@ impl Others {
         if peer.flows.len() < SESSIONS_MOST {
             return true;
         }
-        self.put_out(number, "its sessions end again and again");
+        self.put_out(number, "too many sessions with it have ended");
         false
     }
 
@@ -204,7 +204,8 @@ impl Others {
             let cut = range.start..range.end.min(self.blocks);
             // Said twice, or of no block: it would go on for ever.
             if peer.has.insert(cut.clone()) < range.end.saturating_sub(range.start) {
-                return self.put_out(number, "it says twice what it has, or has what there is not");
+                return self
+                    .put_out(number, "it announced a block twice, or one that does not exist");
             }
             offered.extend(self.valued.within(cut));
         }

@@ -124,13 +124,14 @@ impl Tending {
             if is_final(&failure) {
                 return self.tell(Report::Out(failure, Failing::ForGood)).await;
             }
-            if tries == TRIES_MOST {
+            tries += 1;
+            if tries >= TRIES_MOST {
                 return self.tell(Report::Out(failure, Failing::ForNow)).await;
             }
             tracing::debug!(url = %self.url, %failure, "a relay is tried again");
             self.tell(Report::Gone).await;
             tokio::select! {
-                () = tokio::time::sleep(back_off(tries)) => tries += 1,
+                () = tokio::time::sleep(back_off(tries - 1)) => {}
                 () = done(&mut words) => return,
             }
         }
@@ -226,7 +227,7 @@ fn is_final(failure: &Failure) -> bool {
     }
 }
 
-/// Tries in a row that bring nothing, after which a line ends: some fifteen seconds.
+/// Tries in a row that bring nothing, after which a line ends: some eight seconds of pauses.
 const TRIES_MOST: u32 = 6;
 
 /// How long telling another sink that nothing more is wanted may take.

@@ -9,7 +9,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gtp_store::{BlockRow, BlockSource, Framed, Manifest, RangeSet, Reread, SourceError, Value};
+use gtp_store::{
+    BlockRow, BlockSource, Found, Framed, Manifest, RangeSet, Reread, SourceError, Value,
+};
 use tokio::sync::watch;
 
 use crate::identity::Fingerprint;
@@ -149,12 +151,16 @@ impl BlockSource for ShelfSource {
         let none = || SourceError::NoSuchBlock { file, block };
         let number = self.shelf.blocks.number(file, block).ok_or_else(none)?;
         let value = self.shelf.stock().value(number).ok_or_else(none)?;
-        if self.reread.read(file, block, &value, out) {
-            return Ok(());
+        match self.reread.read(file, block, &value, out) {
+            Found::It => Ok(()),
+            Found::Another => {
+                // Whoever reads comes again, and is told of other files only.
+                self.shelf.blocks.file(file).into_iter().for_each(|all| self.shelf.take_off(all));
+                Err(none())
+            }
+            // Perhaps descriptors are used up for a moment: whoever reads comes again for it.
+            Found::Unread => Err(none()),
         }
-        // Whoever reads comes again, and is told of other files only.
-        self.shelf.blocks.file(file).into_iter().for_each(|all| self.shelf.take_off(all));
-        Err(none())
     }
 
     fn file_root_while(

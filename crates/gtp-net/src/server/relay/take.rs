@@ -225,7 +225,7 @@ impl<'a> Relaying<'a> {
                 Deed::PutOut(number, why) => {
                     let line = self.lines.remove(&number);
                     let url = line.map(|line| line.url().to_string());
-                    tracing::warn!(url, why, "a sink is not read from any more");
+                    tracing::warn!(url, why, "no longer reading from this sink");
                 }
             }
         }
