@@ -58,8 +58,8 @@ use introduced::Introduced;
 pub(crate) use within::DIALLING;
 use within::Within;
 
-use crate::control::ControlError;
 use crate::control::reach::{dial, resolve};
+use crate::control::{ControlError, OPENING_SPAN};
 use crate::engine::{Allowance, Host, Law, SocketId, Way};
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Identity;
@@ -462,13 +462,19 @@ pub(crate) fn back_off(tries: u32) -> Duration {
     (RETRY_FIRST * 2u32.saturating_pow(tries.min(8))).min(RETRY_LONGEST)
 }
 
-/// The same where the attempt before it has lasted for so long: attempts begin that far apart, but
-/// for the first pause. A server that takes no connection for a while, such as one that is started
-/// again under a manager that keeps its sockets, has its clients wait in the system's queue; who
-/// leaves that queue and pauses as well comes late.
+/// The same where the attempt before it has lasted for so long. Where it can have waited for a
+/// connection alone, attempts begin that far apart, but for the first pause: a server that takes
+/// none for a while, such as one that is started again under a manager that keeps its sockets, has
+/// its clients wait in the system's queue, and a client that leaves the queue and pauses as well
+/// comes late. After a longer attempt the server has worked, and the pause is whole.
 pub(crate) fn back_off_after(tries: u32, attempt: Span) -> Duration {
-    back_off(tries).saturating_sub(gtp_sys::clock::duration(attempt)).max(RETRY_FIRST)
+    let lasted = gtp_sys::clock::duration(attempt);
+    let waited = if lasted <= OPENING_SPAN + LATE_SPAN { lasted } else { Duration::ZERO };
+    back_off(tries).saturating_sub(waited).max(RETRY_FIRST)
 }
+
+/// By how much an attempt that waits in vain may outlast the time that it waits.
+const LATE_SPAN: Duration = Duration::from_millis(500);
 
 /// What it means that no datagram gets through to a host at this address: another IP version is to
 /// be tried, or there is no UDP path, and the host's revision shows whether it knows another way.
@@ -545,5 +551,7 @@ mod tests {
         // Each waits five seconds for a server that takes no connections.
         assert_eq!(sixth_begins(5_000), 5 * 5_250);
         assert_eq!(sixth_begins(1_500), 5 * 1_500 + 3 * 250 + 500 + 2_500);
+        // After eight seconds the server has done something.
+        assert_eq!(sixth_begins(8_000), 5 * 8_000 + 7_750);
     }
 }

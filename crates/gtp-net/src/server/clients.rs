@@ -68,7 +68,7 @@ impl Leave {
             ),
             Leave::Blind => (FailureKind::Temporary, "the server cannot use its list of keys"),
             Leave::TicketOver => (
-                FailureKind::Temporary,
+                FailureKind::TimeLimit,
                 "the time of a session by ticket is over: come again with a ticket that holds",
             ),
             Leave::Closed(closed) => {
