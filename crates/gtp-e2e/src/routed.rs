@@ -196,7 +196,9 @@ impl<'t> World<'t> {
         for n in 0..sessions {
             let mut id = Command::new(&self.tools.gtp);
             let said = id.env("GTP_CONFIG_DIR", self.lab.config(&format!("get{n}"))).arg("id");
-            list.extend(said.output()?.stdout);
+            let said = said.output()?;
+            ensure!(said.status.success(), "session {n} has no key");
+            list.extend(said.stdout);
         }
         for n in 0..servers {
             let config = self.lab.config(&format!("h{n}-4810"));
