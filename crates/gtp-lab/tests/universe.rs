@@ -30,7 +30,7 @@ fn come_right(kind: &str, worlds: u64) -> String {
     assert!(output.status.success(), "{said}");
     // And it was looked at: few worlds and means are excused.
     assert!(
-        number_before(&said, " by none since") <= SILENT_MAX * worlds.div_ceil(2_000),
+        number_before(&said, " by none since") <= (SILENT_MAX * worlds).div_ceil(2_000),
         "{said}"
     );
     let (judged, excused) =

@@ -126,7 +126,8 @@ every = "10ms"
 curves = 8
 "#;
 
-fn read(text: &str) -> Result<Scenario, Refusal> {
+/// What a file of this text says, or why it is refused.
+pub(in crate::scenario) fn read(text: &str) -> Result<Scenario, Refusal> {
     Document::parse("file.toml", text)?.scenario(Overrides::default())
 }
 

@@ -127,7 +127,7 @@ impl Routers {
         (most, fickle.is_some())
     }
 
-    /// The scenario with the least rate for each session that a router lets have nothing.
+    /// The scenario with the least rate for each session to which a router grants nothing.
     fn floored(&self, scenario: &Scenario, uses: &[Uses], active: &[usize]) -> Scenario {
         let mut floored = scenario.clone();
         let is_barred = |router: usize, link: usize| self.last[router][link] <= 0.0;

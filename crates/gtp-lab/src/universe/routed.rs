@@ -105,7 +105,7 @@ fn end(fate: &mut Fate) -> End {
     }
 }
 
-/// The least part of its links that a router lets have in the end. Whoever is held to the least
+/// The least part of its links that a router shares out in the end. Whoever is held to the least
 /// rate has all the time that it needs, as it moves nothing that has a size.
 fn part(end: End) -> f64 {
     match end {

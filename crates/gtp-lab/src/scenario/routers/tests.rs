@@ -3,9 +3,7 @@
 //! Nothing runs here.
 
 use super::*;
-use crate::refusal::Refusal;
-use crate::scenario::model::Scenario;
-use crate::scenario::{Document, Overrides};
+use crate::scenario::tests::read;
 
 const GOOD: &str = r#"
 duration = "10s"
@@ -74,10 +72,6 @@ capacity = "10Mbit"
 at = "7s"
 for = "1s"
 "#;
-
-fn read(text: &str) -> Result<Scenario, Refusal> {
-    Document::parse("file.toml", text)?.scenario(Overrides::default())
-}
 
 #[test]
 fn routers_are_read_with_their_links_their_askers_and_what_happens_to_them() {

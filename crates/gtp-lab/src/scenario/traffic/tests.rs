@@ -3,9 +3,7 @@
 //! Nothing runs here.
 
 use super::*;
-use crate::refusal::Refusal;
-use crate::scenario::model::Scenario;
-use crate::scenario::{Document, Overrides};
+use crate::scenario::tests::read;
 
 const GOOD: &str = r#"
 duration = "10s"
@@ -39,10 +37,6 @@ rtt = "10ms"
 size = "2MB"
 together = true
 "#;
-
-fn read(text: &str) -> Result<Scenario, Refusal> {
-    Document::parse("file.toml", text)?.scenario(Overrides::default())
-}
 
 #[test]
 fn sessions_that_bring_an_object_together_are_a_group_of_one_size() {
