@@ -251,7 +251,7 @@ impl Gathering {
             if due.is_none() && self.ends_at.is_some_and(|at| at <= now) {
                 return Ok(None);
             }
-            // What is still held outlasts the end, so that passes unseen until the last release.
+            // The group does not end while frames are held, so its end matters after the last one.
             let due = due.or(self.ends_at);
             tokio::select! {
                 caller = self.listener.next() => match caller {
