@@ -75,7 +75,7 @@ pub use manifest::{
 pub use name::{MAX_COMPONENT, MAX_DEPTH, MAX_PATH, NameError, RelPath, escaped};
 pub use plain_sinks::{DiscardSink, OrderedWriterSink};
 pub use recheck::Recheck;
-pub use reread::{Found, Reread};
+pub use reread::{Reading, Reread};
 pub use row::{BLOCK, MAX_UNITS, Place, Row, RowError, TRAILER};
 pub use shared_blocks::{MAX_READERS, ReadBytes, ReadCount};
 pub use shared_files::{Settling, SharedFiles};

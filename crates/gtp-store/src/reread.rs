@@ -21,7 +21,7 @@ const OPEN_MOST: usize = 2;
 
 /// What came of reading a block again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Reading {
     /// The block, with its value.
     It,
     /// Something else, or no file of ours.
@@ -58,10 +58,10 @@ impl Reread {
 
     /// Replaces `out` with a block's content and its value, if what is there has this value; `out`
     /// is unspecified if not.
-    pub fn read(&mut self, file: u32, block: u64, value: &Value, out: &mut Framed) -> Found {
+    pub fn read(&mut self, file: u32, block: u64, value: &Value, out: &mut Framed) -> Reading {
         let size = self.manifest.entries.get(file as usize).map_or(0, |entry| entry.size);
         if block >= blocks_in(size) {
-            return Found::Another;
+            return Reading::Another;
         }
         out.clear();
         out.resize(content_of(size, block) as usize, 0);
@@ -72,16 +72,16 @@ impl Reread {
             };
             let (disk, handle) = (&mut reread.disk, &reread.open[at].1);
             match disk.read_at(handle, block * BLOCK, out) {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Found::Another,
-                Err(_) => Found::Unread,
-                Ok(()) if block_value(size, block, out) == *value => Found::It,
-                Ok(()) => Found::Another,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Reading::Another,
+                Err(_) => Reading::Unread,
+                Ok(()) if block_value(size, block, out) == *value => Reading::It,
+                Ok(()) => Reading::Another,
             }
         };
         // The part may have been begun anew since it was opened.
         let found = match look(self) {
-            Found::It => Found::It,
-            Found::Another | Found::Unread => {
+            Reading::It => Reading::It,
+            Reading::Another | Reading::Unread => {
                 self.open.retain(|(open, _)| *open != file);
                 look(self)
             }
@@ -91,21 +91,21 @@ impl Reread {
     }
 
     /// The place in `open` of a file, or why there is none.
-    fn handle(&mut self, file: u32) -> Result<usize, Found> {
+    fn handle(&mut self, file: u32) -> Result<usize, Reading> {
         if let Some(at) = self.open.iter().position(|(open, _)| *open == file) {
             self.open[at..].rotate_left(1);
             return Ok(self.open.len() - 1);
         }
-        let entry = self.manifest.entries.get(file as usize).ok_or(Found::Another)?;
+        let entry = self.manifest.entries.get(file as usize).ok_or(Reading::Another)?;
         let [part, whole] = [self.names.part_path(&entry.path), self.names.final_path(&entry.path)];
         let mut opened = |path: &str| match self.disk.open_to_read(path) {
             Ok(Opened::Ours(handle)) => Ok(handle),
-            Ok(Opened::Absent | Opened::Foreign) => Err(Found::Another),
-            Ok(Opened::Locked) | Err(_) => Err(Found::Unread),
+            Ok(Opened::Absent | Opened::Foreign) => Err(Reading::Another),
+            Ok(Opened::Locked) | Err(_) => Err(Reading::Unread),
         };
         // It may get its final name between the two.
         let handle = match opened(&part) {
-            Err(Found::Another) => opened(&whole)?,
+            Err(Reading::Another) => opened(&whole)?,
             other => other?,
         };
         if self.open.len() == OPEN_MOST {
@@ -150,22 +150,22 @@ mod tests {
             let value: Value = framed[framed.len() - TRAILER..].try_into().unwrap();
             assert_eq!(
                 reread.read(0, block, &value, &mut out),
-                Found::Another,
+                Reading::Another,
                 "it is not there yet"
             );
             sink.write_block(0, block, &framed).unwrap();
-            assert_eq!(reread.read(0, block, &value, &mut out), Found::It);
+            assert_eq!(reread.read(0, block, &value, &mut out), Reading::It);
             assert_eq!(out[..], framed[..]);
             values.push(value);
         }
-        assert_eq!(reread.read(0, 1, &values[0], &mut out), Found::Another, "another block");
-        assert_eq!(reread.read(0, 3, &values[0], &mut out), Found::Another, "no block");
+        assert_eq!(reread.read(0, 1, &values[0], &mut out), Reading::Another, "another block");
+        assert_eq!(reread.read(0, 3, &values[0], &mut out), Reading::Another, "no block");
         sink.finish_file(0, None).unwrap();
         sink.finish().unwrap();
-        assert_eq!(reread.read(0, 2, &values[2], &mut out), Found::It, "the open part");
+        assert_eq!(reread.read(0, 2, &values[2], &mut out), Reading::It, "the open part");
         let mut late = sink.rereader().unwrap();
-        assert_eq!(late.read(0, 2, &values[2], &mut out), Found::It, "the file under its name");
+        assert_eq!(late.read(0, 2, &values[2], &mut out), Reading::It, "the file under its name");
         std::fs::write(dir.path().join("f"), "another").unwrap();
-        assert_eq!(late.read(0, 0, &values[0], &mut out), Found::Another);
+        assert_eq!(late.read(0, 0, &values[0], &mut out), Reading::Another);
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gtp_store::{
-    BlockRow, BlockSource, Found, Framed, Manifest, RangeSet, Reread, SourceError, Value,
+    BlockRow, BlockSource, Framed, Manifest, RangeSet, Reading, Reread, SourceError, Value,
 };
 use tokio::sync::watch;
 
@@ -152,14 +152,14 @@ impl BlockSource for ShelfSource {
         let number = self.shelf.blocks.number(file, block).ok_or_else(none)?;
         let value = self.shelf.stock().value(number).ok_or_else(none)?;
         match self.reread.read(file, block, &value, out) {
-            Found::It => Ok(()),
-            Found::Another => {
+            Reading::It => Ok(()),
+            Reading::Another => {
                 // Whoever reads comes again, and is told of other files only.
                 self.shelf.blocks.file(file).into_iter().for_each(|all| self.shelf.take_off(all));
                 Err(none())
             }
             // Perhaps descriptors are used up for a moment: whoever reads comes again for it.
-            Found::Unread => Err(none()),
+            Reading::Unread => Err(none()),
         }
     }
 
