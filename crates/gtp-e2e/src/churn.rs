@@ -22,8 +22,10 @@ use crate::running::Running;
 use crate::usage::Usage;
 use clients::Client;
 
-/// Clients that are there at a time.
-const CLIENTS: usize = 12;
+/// Clients that are there at a time unless `GTP_CHURN_CLIENTS` says otherwise.
+const CLIENTS: usize = 100;
+/// More clients than this at a time would send under one name.
+const CLIENTS_MOST: usize = 500;
 /// Between two looks at the clients.
 const LOOK: Duration = Duration::from_millis(50);
 /// Between two readings of what the server uses.
@@ -54,14 +56,18 @@ pub(crate) struct World {
 pub fn run(tools: &Tools) -> Result<Value> {
     let minutes = variable("GTP_CHURN_MINUTES")?.unwrap_or(MINUTES);
     let seed = variable("GTP_CHURN_SEED")?.unwrap_or(1);
+    let most = variable("GTP_CHURN_CLIENTS")?.unwrap_or(CLIENTS);
+    ensure!((1..=CLIENTS_MOST).contains(&most), "GTP_CHURN_CLIENTS: from 1 to {CLIENTS_MOST}");
     let mut world = World::open(tools)?;
     let mut missed = Vec::new();
-    let ended = world.churn(Duration::from_secs_f64(minutes * 60.0), seed, &mut missed)?;
+    let lasts = Duration::from_secs_f64(minutes * 60.0);
+    let ended = world.churn(lasts, most, seed, &mut missed)?;
     let Ended { started, readings, idle } = ended;
     let rested = world.rest(&idle)?;
     judge(&readings, &idle, &rested, &mut missed);
     let quarters: Vec<Value> = quarters(&readings).iter().map(|usage| usage.to_json()).collect();
-    Ok(json!({"case": "churn", "seed": seed, "minutes": minutes, "clients": started,
+    Ok(json!({"case": "churn", "seed": seed, "minutes": minutes, "at_once": most,
+        "clients": started,
         "idle_before": idle.to_json(), "idle_after": rested.to_json(),
         "median_of_quarters": quarters, "missed": missed}))
 }
@@ -110,15 +116,22 @@ impl World {
         program(&self.tools, &self.place("config"), "gtp")
     }
 
-    /// Clients come and go for so long; what went wrong is added to `missed`.
-    fn churn(&mut self, lasts: Duration, seed: u64, missed: &mut Vec<String>) -> Result<Ended> {
+    /// At most so many clients at a time come and go for so long; what went wrong is added to
+    /// `missed`.
+    fn churn(
+        &mut self,
+        lasts: Duration,
+        most: usize,
+        seed: u64,
+        missed: &mut Vec<String>,
+    ) -> Result<Ended> {
         let mut rng = Rng::new(seed);
         let idle = self.server.usage()?;
         let began = Instant::now();
         let (mut read, mut daemon_came) = (began, began);
         let (mut present, mut started, mut readings) = (Vec::<Client>::new(), 0, Vec::new());
         while began.elapsed() < lasts || !present.is_empty() {
-            if began.elapsed() < lasts && present.len() < CLIENTS {
+            if began.elapsed() < lasts && present.len() < most {
                 present.push(Client::draw(self, started, &mut rng)?);
                 started += 1;
             }

@@ -15,8 +15,11 @@ use super::World;
 const OBJECTS: [(&str, usize); 3] = [("small", 1), ("middle", 300_000), ("large", 8 << 20)];
 /// Files of the tree that is served.
 const TREE: usize = 200;
-/// Names under which clients put: several times as many as there are clients at a time.
-const INBOXES: usize = 256;
+/// Names under which clients put: many times as many as there are clients at a time, since one
+/// that is stuck is there while many others come and go.
+const INBOXES: usize = 4_096;
+/// Names under which clients put that are killed; two that share one do no harm.
+const KILLED: usize = 256;
 /// An honest transfer takes no longer than this, or it counts as stuck.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -167,7 +170,7 @@ fn puts(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
 fn killed(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
     let at = Duration::from_millis(rng.below(1_500));
     let child = if rng.below(2) == 0 {
-        put(world, "large", &format!("killed-{}", number % INBOXES))?
+        put(world, "large", &format!("killed-{}", number % KILLED))?
     } else {
         let into = world.place(&format!("client{number}"));
         std::fs::create_dir(&into)?;
