@@ -3,6 +3,7 @@
 //! The file is the one that `gtp serve` reads, and is changed at once. A key is meant by its
 //! fingerprint or by the comment on its line. What a line means is decided where servers read it.
 
+mod places;
 mod timetable;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use serde_json::json;
 
 use crate::output;
 use crate::verbs::other;
+use places::Places;
 pub use timetable::Groups;
 use timetable::{Timetable, window};
 
@@ -79,7 +81,7 @@ enum Deed {
         /// Its fingerprint, or the comment on its line
         key: String,
     },
-    /// Say what a key may do, and why, and when it may come, by its lines and by its groups in the
+    /// Say what a key may do, why, where and when, by its lines and by the exports and groups of the
     /// configuration file; exit code 7 if it may do nothing, or not at this hour
     Test {
         /// Its fingerprint, or the comment on its line
@@ -190,18 +192,20 @@ fn test(
     let narrowed = of_key.filter(|line| line.is_narrowed).map(|line| line.number);
     let narrowed: Vec<usize> = narrowed.collect();
     let timetable = Timetable::of(&trusted, &key, groups, LocalTime::now());
+    let places = Places::of(&trusted, &key, groups);
     if json {
         let mut record = json!({
             "event": "key", "key": key.to_string(), "read": access.read, "write": access.write,
             "name": trusted.comment(&key), "lines": numbers, "narrowed_lines": narrowed,
         });
         timetable.add_to(&mut record);
+        places.add_to(&mut record);
         output::json(record)?;
     } else {
         let reason = reason(key, access, (&numbers, &narrowed), path);
-        output::line(format_args!("{reason}{timetable}"))?;
+        output::line(format_args!("{reason}{timetable}{places}"))?;
     }
-    let may = access != Access::NONE && timetable.is_open();
+    let may = access != Access::NONE && timetable.is_open() && places.are_some();
     Ok(if may { ExitCode::SUCCESS } else { ExitCode::from(NOT_LISTED) })
 }
 

@@ -178,8 +178,9 @@ fn a_test_of_a_key_knows_the_hours_of_its_groups_and_says_until_when_it_may_come
         std::fs::write(world.path("server/authorized_keys"), format!("{key} {rest}\n")).unwrap();
     };
     let config = |groups: &str| {
-        let text =
-            format!("[export.a]\npath = \"/srv\"\n[group.lab]\nkeys = [\"{key}\"]\n{groups}");
+        let text = format!(
+            "[export.a]\npath = \"/srv\"\nread = true\n[group.lab]\nkeys = [\"{key}\"]\n{groups}"
+        );
         std::fs::write(world.path("server/config.toml"), text).unwrap();
     };
     let test = |args: &[&str]| {
@@ -278,4 +279,37 @@ fn the_manual_has_a_page_for_the_list() {
     let page = std::fs::read_to_string(world.path("man/gtp-authorized_keys.5")).unwrap();
     assert!(page.contains("read,write"));
     assert!(world.path("man/gtp-keys-revoke.1").exists());
+}
+
+#[test]
+fn a_test_of_a_key_says_where_it_may_do_what_by_the_exports_of_the_configuration() {
+    let world = World::new();
+    let key = id(&world, "client");
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    let list = |rest: &str| {
+        std::fs::write(world.path("server/authorized_keys"), format!("{key} {rest}\n")).unwrap();
+    };
+    let config = "[export.pub]\npath = \"/srv/pub\"\nread = true\n\
+                  [export.home]\npath = \"/srv/home\"\n\
+                  [export.lab]\npath = \"/srv/lab\"\nread = [\"lab\"]\nwrite = [\"lab\"]\n\
+                  [group.lab]\n";
+    std::fs::write(world.path("server/config.toml"), config).unwrap();
+    let test = |args: &[&str]| world.run("server", &[&["keys", "test", &key], args].concat());
+    list("group=lab read=home/anna delete=home/anna");
+    let told = test(&[]);
+    assert_eq!(told.status.code(), Some(0), "{}", said(&told));
+    let rows = "\n  home/anna  read, delete\n  lab        read, write\n  pub        read\n";
+    assert!(said(&told).ends_with(rows), "{}", said(&told));
+    let record = &events(&test(&["--json"]))[0];
+    let row = |place: &str, [read, write, delete]: [bool; 3]| serde_json::json!({"place": place, "read": read, "write": write, "delete": delete});
+    let rows = [
+        row("home/anna", [true, false, true]),
+        row("lab", [true, true, false]),
+        row("pub", [true, false, false]),
+    ];
+    assert_eq!(record["places"], serde_json::json!(rows));
+    list("write");
+    let nowhere = test(&[]);
+    assert_eq!(nowhere.status.code(), Some(7), "{}", said(&nowhere));
+    assert!(said(&nowhere).contains("gives it no right in any export"), "{}", said(&nowhere));
 }

@@ -244,6 +244,23 @@ impl Exports {
         groups.map(|(name, group)| (name.as_str(), group)).collect()
     }
 
+    /// Where a listed key may do something, and what: exports, and the paths beneath them where it
+    /// may do something else than in the whole export. In the order of their names.
+    pub fn places_of(&self, keys: &AuthorizedKeys, key: &Fingerprint) -> Vec<(Below, Rights)> {
+        let groups = self.groups_of(keys, key);
+        let subject =
+            Subject { rules: self, most: keys.access(key), groups, own: keys.grants(key) };
+        let wholes = self.exports.keys().filter_map(|name| name.parse::<Below>().ok());
+        let named = subject.grants().flat_map(Grants::all).cloned();
+        let places: BTreeSet<Below> = wholes.chain(named).collect();
+        let with_rights = |place: Below| {
+            let rights = subject.rights(place.export(), place.prefix());
+            let is_new = place.prefix().is_none() || rights != subject.rights(place.export(), None);
+            (rights.is_some() && is_new).then_some((place, rights))
+        };
+        places.into_iter().filter_map(with_rights).collect()
+    }
+
     /// The exports to which no rule gives anybody a right; keys of the list may have some.
     pub fn of_nobody(&self) -> impl Iterator<Item = &str> {
         self.exports.iter().filter_map(|(name, rule)| {
@@ -413,6 +430,28 @@ mod tests {
         std::fs::write(dir.path().join("keys"), text).unwrap();
         let keys = AuthorizedKeys::load(&dir.path().join("keys")).unwrap();
         ClientTrust { keys, strangers }
+    }
+
+    #[test]
+    fn the_places_of_a_key_are_exports_and_the_paths_where_it_may_do_something_else() {
+        let of = |who: u8| {
+            let places = rules().places_of(&trust(Strangers::Refused).keys, &key(who));
+            let words = |(place, Rights { read, write, delete }): (Below, Rights)| {
+                let sign = |has, sign| if has { sign } else { '-' };
+                let rights: String = [(read, 'r'), (write, 'w'), (delete, 'd')]
+                    .map(|(has, letter)| sign(has, letter))
+                    .into_iter()
+                    .collect();
+                format!("{place} {rights}")
+            };
+            places.into_iter().map(words).collect::<Vec<_>>()
+        };
+        let staff = ["drop -w-", "home/staff r--", "home/staff/in rw-", "lab rwd", "pub r--"];
+        assert_eq!(of(1), staff);
+        assert_eq!(of(2), staff);
+        assert_eq!(of(3), ["home/staff r--", "home/staff/in r--", "lab r--", "pub r--"]);
+        assert_eq!(of(4), ["drop -w-", "home/d/e r--", "home/d/f -w-", "pub r--"]);
+        assert_eq!(of(5), Vec::<String>::new(), "not on the list");
     }
 
     fn rights(who: u8, export: &str, at: &str) -> [bool; 3] {
