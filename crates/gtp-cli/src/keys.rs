@@ -81,8 +81,8 @@ enum Deed {
         /// Its fingerprint, or the comment on its line
         key: String,
     },
-    /// Say what a key may do, why, where and when, by its lines and by the exports and groups of the
-    /// configuration file; exit code 7 if it may do nothing, or not at this hour
+    /// Say what a key may do, why, where and when, by its lines and by the exports and groups of
+    /// the configuration file; exit code 7 if it may do nothing, or not at this hour
     Test {
         /// Its fingerprint, or the comment on its line
         key: String,

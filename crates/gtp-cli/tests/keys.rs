@@ -301,7 +301,10 @@ fn a_test_of_a_key_says_where_it_may_do_what_by_the_exports_of_the_configuration
     let rows = "\n  home/anna  read, delete\n  lab        read, write\n  pub        read\n";
     assert!(said(&told).ends_with(rows), "{}", said(&told));
     let record = &events(&test(&["--json"]))[0];
-    let row = |place: &str, [read, write, delete]: [bool; 3]| serde_json::json!({"place": place, "read": read, "write": write, "delete": delete});
+    let row = |place: &str, rights: [bool; 3]| {
+        let [read, write, delete] = rights;
+        serde_json::json!({"place": place, "read": read, "write": write, "delete": delete})
+    };
     let rows = [
         row("home/anna", [true, false, true]),
         row("lab", [true, true, false]),
