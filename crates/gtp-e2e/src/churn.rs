@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use gtp_link::Rng;
 use serde_json::{Value, json};
 
 use crate::cases::Tools;
-use crate::product::{self, Server, program};
+use crate::product::{self, Server, program, variable};
 use crate::running::Running;
 use crate::usage::Usage;
 use clients::Client;
@@ -26,6 +26,9 @@ use clients::Client;
 const CLIENTS: usize = 100;
 /// More clients than this at a time would send under one name.
 const CLIENTS_MOST: usize = 500;
+/// Between the beginnings of two clients. More would be a measurement of how fast the machine starts
+/// processes, and sessions would wait for that.
+const BEGINS: Duration = Duration::from_millis(100);
 /// Between two looks at the clients.
 const LOOK: Duration = Duration::from_millis(50);
 /// Between two readings of what the server uses.
@@ -70,13 +73,6 @@ pub fn run(tools: &Tools) -> Result<Value> {
         "clients": started,
         "idle_before": idle.to_json(), "idle_after": rested.to_json(),
         "median_of_quarters": quarters, "missed": missed}))
-}
-
-/// What the environment says of a number, if anything.
-fn variable<T: std::str::FromStr>(name: &str) -> Result<Option<T>> {
-    let Ok(said) = std::env::var(name) else { return Ok(None) };
-    let number = said.parse().ok().with_context(|| format!("{name}={said} is not a number"))?;
-    Ok(Some(number))
 }
 
 /// What a run leaves.
@@ -128,10 +124,12 @@ impl World {
         let mut rng = Rng::new(seed);
         let idle = self.server.usage()?;
         let began = Instant::now();
-        let (mut read, mut daemon_came) = (began, began);
+        let (mut read, mut daemon_came, mut begun) = (began, began, began);
         let (mut present, mut started, mut readings) = (Vec::<Client>::new(), 0, Vec::new());
         while began.elapsed() < lasts || !present.is_empty() {
-            if began.elapsed() < lasts && present.len() < most {
+            let is_due = begun.elapsed() >= BEGINS;
+            if is_due && began.elapsed() < lasts && present.len() < most {
+                begun = Instant::now();
                 present.push(Client::draw(self, started, &mut rng)?);
                 started += 1;
             }

@@ -12,7 +12,11 @@ use gtp_link::Rng;
 use super::World;
 
 /// What is served: a name, and bytes.
-const OBJECTS: [(&str, usize); 3] = [("small", 1), ("middle", 300_000), ("large", 8 << 20)];
+const OBJECTS: [(&str, usize); 3] = [("small", 1), ("middle", 300_000), (LARGE, 8 << 20)];
+const LARGE: &str = "large";
+/// At which the large object is fetched: more than a minute, so that many sessions are there at a
+/// time and not only many processes that begin.
+const SLOW: &str = "1Mbit";
 /// Files of the tree that is served.
 const TREE: usize = 200;
 /// Names under which clients put: many times as many as there are clients at a time, since one
@@ -20,8 +24,9 @@ const TREE: usize = 200;
 const INBOXES: usize = 4_096;
 /// Names under which clients put that are killed; two that share one do no harm.
 const KILLED: usize = 256;
-/// An honest transfer takes no longer than this, or it counts as stuck.
-const LONGEST: Duration = Duration::from_secs(60);
+/// An honest transfer takes no longer than this, or it counts as stuck: almost three times as long as
+/// the slowest.
+const LONGEST: Duration = Duration::from_secs(180);
 
 /// One that is there.
 pub(super) struct Client {
@@ -145,6 +150,9 @@ fn gets(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
     command
         .args(["--fingerprint", &world.server.fingerprint, "--daemon"])
         .arg(world.place("gtpd.sock"));
+    if object == LARGE {
+        command.args(["--max-rate", SLOW]);
+    }
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     Ok(Kind::Honest { child, doing: Doing::Gets { object, into } })
 }
@@ -170,12 +178,12 @@ fn puts(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
 fn killed(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
     let at = Duration::from_millis(rng.below(1_500));
     let child = if rng.below(2) == 0 {
-        put(world, "large", &format!("killed-{}", number % KILLED))?
+        put(world, LARGE, &format!("killed-{}", number % KILLED))?
     } else {
         let into = world.place(&format!("client{number}"));
         std::fs::create_dir(&into)?;
         let mut command = world.gtp();
-        command.arg("get").arg(url(world, "large")).arg(&into);
+        command.arg("get").arg(url(world, LARGE)).arg(&into);
         command.args(["--fingerprint", &world.server.fingerprint, "--daemon", "off"]);
         command.args(["--max-rate", "20Mbit"]);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?
