@@ -5,6 +5,7 @@
 //! that no end judges itself. This needs root and iproute2. What clients and attackers do to a
 //! server is measured over loopback.
 
+pub mod accounts;
 pub mod busy_day;
 pub mod cases;
 pub mod churn;
@@ -20,6 +21,7 @@ pub mod lab;
 pub mod lives;
 pub mod machine;
 pub mod neighbours;
+mod numbers;
 pub mod old_server;
 pub mod plan;
 pub mod plans;

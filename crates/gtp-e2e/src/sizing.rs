@@ -8,8 +8,6 @@
 //! docs/SCALE.md has the constants that come of it.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +17,7 @@ use gtp_link::Rng;
 use serde_json::{Value, json};
 
 use crate::cases::Tools;
+use crate::numbers::{free_port, page, sum};
 use crate::product::{Server, pass, program};
 use crate::running::Running;
 use crate::usage::Usage;
@@ -126,7 +125,7 @@ fn measured(
     let directory = tempfile::tempdir()?;
     let at = directory.path();
     make_object(at, files)?;
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = free_port()?;
     let mut server = serve(tools, (at, keys), port)?;
     let idle = server.usage()?;
     let start = |number| get(tools, (at, keys), &server, (number, scale));
@@ -292,26 +291,12 @@ fn gather(
 
 /// How many clients move.
 fn moving(metrics: u16) -> Result<usize> {
-    Ok(sum(&page(metrics)?, "gtp_serve_running_sessions{") as usize)
+    Ok(sum(&page(metrics)?, "running_sessions", &[]) as usize)
 }
 
 /// Bytes of content that clients have proved to have.
 fn moved(metrics: u16) -> Result<f64> {
-    Ok(sum(&page(metrics)?, "gtp_serve_content_bytes_total{"))
-}
-
-/// The numbers of the server.
-fn page(port: u16) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).context("no numbers")?;
-    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    Ok(text)
-}
-
-fn sum(page: &str, series: &str) -> f64 {
-    let lines = page.lines().filter(|line| line.starts_with(series));
-    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    Ok(sum(&page(metrics)?, "content_bytes_total", &[]))
 }
 
 /// Processes that wanted a processor in the last minute, on average.
