@@ -10,6 +10,7 @@
 //! planned, and once for each real run with every start delayed until its first data comes when it
 //! came there.
 
+mod daemons;
 mod distance;
 mod figures;
 mod net;
@@ -27,6 +28,7 @@ use crate::lab::{Branch, Lab, Shape};
 use crate::plan::{Plan, Transfer};
 use crate::record::Record;
 
+pub use daemons::rows as by_daemons;
 pub use distance::{Distance, Trajectories, between};
 pub use figures::Figures;
 pub use net::{Mesh, Net};

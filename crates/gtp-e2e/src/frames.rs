@@ -88,7 +88,7 @@ fn by_stream(tools: &Tools, loss: &str, law: &str, options: &[&str]) -> Result<V
 }
 
 /// Reads until it says that it listens; what it says then is read and dropped.
-fn wait_for_listener(mut said: impl Read + Send + 'static) -> Result<()> {
+pub(crate) fn wait_for_listener(mut said: impl Read + Send + 'static) -> Result<()> {
     let (mut text, mut byte) = (Vec::new(), [0]);
     while !text.ends_with(b"--fingerprint") {
         ensure!(

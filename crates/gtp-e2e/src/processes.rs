@@ -31,26 +31,26 @@ const SHARED: f64 = 400e6;
 /// Seconds after the start of the last process between which rates are taken.
 const STEADY: (f64, f64) = (3.0, 10.0);
 /// The port of the first server of a host.
-const PORT: u16 = 4810;
+pub(crate) const PORT: u16 = 4810;
 /// What is fetched.
 const FILE: &str = "big";
 
 /// A laboratory whose hosts have daemons and processes of any user.
-struct World<'a> {
-    lab: Lab,
+pub(crate) struct World<'a> {
+    pub(crate) lab: Lab,
     tools: &'a Tools,
     data: PathBuf,
 }
 
 /// What a process fetches, and as whom.
-struct What<'a> {
-    host: &'a str,
-    user: u32,
+pub(crate) struct What<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) user: u32,
     /// Its configuration, where its key is.
-    name: &'a str,
+    pub(crate) name: &'a str,
     /// Addresses and keys of its sources: a session each.
-    sources: &'a [(String, String)],
-    options: &'a [&'a str],
+    pub(crate) sources: &'a [(String, String)],
+    pub(crate) options: &'a [&'a str],
 }
 
 impl<'a> World<'a> {
@@ -64,7 +64,7 @@ impl<'a> World<'a> {
         World::open(&Shape { branches, ..five("100ms") }, tools)
     }
 
-    fn around(lab: Lab, tools: &'a Tools) -> Result<World<'a>> {
+    pub(crate) fn around(lab: Lab, tools: &'a Tools) -> Result<World<'a>> {
         // Other users than this one find their daemon and their keys there.
         std::fs::set_permissions(lab.dir.path(), std::fs::Permissions::from_mode(0o755))?;
         let data = lab.dir.path().join("data");
@@ -78,12 +78,12 @@ impl<'a> World<'a> {
     }
 
     /// The options by which a process of a host finds its daemon.
-    fn under(&self, host: &str) -> [String; 2] {
+    pub(crate) fn under(&self, host: &str) -> [String; 2] {
         ["--daemon".into(), self.socket(host).display().to_string()]
     }
 
     /// Starts the daemon of a host and waits until it answers.
-    fn daemon(&mut self, host: &str, options: &[&str]) -> Result<()> {
+    pub(crate) fn daemon(&mut self, host: &str, options: &[&str]) -> Result<()> {
         let socket = self.socket(host);
         let gtpd = self.tools.gtp.with_file_name("gtpd").display().to_string();
         let name = socket.display().to_string();
@@ -97,7 +97,7 @@ impl<'a> World<'a> {
         self.serve_as(0, &format!("src{i}"), (source_address(i), PORT), &options)
     }
 
-    fn serve_as(
+    pub(crate) fn serve_as(
         &mut self,
         user: u32,
         host: &str,
@@ -121,7 +121,7 @@ impl<'a> World<'a> {
         Ok(path.display().to_string())
     }
 
-    fn fetch(&self, what: &What<'_>) -> Result<Running> {
+    pub(crate) fn fetch(&self, what: &What<'_>) -> Result<Running> {
         let (first, more) = what.sources.split_first().context("no source")?;
         let mut command = self.lab.command_as(what.user, what.host, what.name)?;
         command.args(["get", &first.0, "-"]).args(what.options);
@@ -134,7 +134,7 @@ impl<'a> World<'a> {
 }
 
 /// An address and its key.
-type Source = (String, String);
+pub(crate) type Source = (String, String);
 
 fn bits(rate: f64) -> String {
     format!("{rate:.0}bit")
@@ -148,7 +148,7 @@ fn spread(rates: &[f64]) -> Result<f64> {
 }
 
 /// Ends processes that must all still be at it.
-fn end(processes: impl IntoIterator<Item = Running>) -> Result<()> {
+pub(crate) fn end(processes: impl IntoIterator<Item = Running>) -> Result<()> {
     processes.into_iter().try_for_each(Running::end)
 }
 

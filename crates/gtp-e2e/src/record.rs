@@ -123,6 +123,16 @@ impl Record {
             .any(|(route, share)| (self.rate(route, t, t + window) - share).abs() > band * share)
     }
 
+    /// Mean rate at which a link was offered bytes of IP between two times, in bit/s.
+    pub fn offered(&self, link: &str, from: f64, to: f64) -> f64 {
+        let value = |t: f64| {
+            let i = self.0.partition_point(|(at, _)| *at <= t).saturating_sub(1);
+            let row = self.0.get(i).and_then(|(_, s)| s.links.iter().find(|l| l.name == link));
+            row.map_or(0, |row| row.offered_bytes) as f64
+        };
+        (value(to) - value(from)) * 8.0 / (to - from)
+    }
+
     /// Packets offered to a link and dropped by its queue between two times.
     pub fn drops(&self, link: &str, from: f64, to: f64) -> (u64, u64) {
         let value = |t: f64| {

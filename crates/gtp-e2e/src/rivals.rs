@@ -228,7 +228,7 @@ fn fold<const N: usize>(all: [Option<f64>; N], of: fn(f64, f64) -> f64) -> Optio
 
 /// IP bytes per time of what a transfer had not had before, as packets come: whole blocks come late
 /// where much of them is asked for again.
-fn news(lines: &[(f64, Value)], transfer: u64, from: f64, to: f64) -> f64 {
+pub(crate) fn news(lines: &[(f64, Value)], transfer: u64, from: f64, to: f64) -> f64 {
     let packet = (UNIT_ETHERNET as usize + HEADER_LEN + DATA_HEAD_LEN + TAG_LEN + IP_UDP) as f64;
     let at = |t: f64| {
         let mine = |v: &Value| v["event"] == "sample" && v["transfer"] == transfer;
@@ -241,7 +241,7 @@ fn news(lines: &[(f64, Value)], transfer: u64, from: f64, to: f64) -> f64 {
 }
 
 /// What a transfer's session lost of all that was sent, by its last word.
-fn last_loss(lines: &[(f64, Value)], transfer: u64) -> f64 {
+pub(crate) fn last_loss(lines: &[(f64, Value)], transfer: u64) -> f64 {
     let mine = lines.iter().filter(|(_, v)| v["event"] == "sample" && v["transfer"] == transfer);
     mine.filter_map(|(_, v)| v["sources"][0]["loss"].as_f64()).next_back().unwrap_or(f64::NAN)
 }

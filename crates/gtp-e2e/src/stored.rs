@@ -19,6 +19,23 @@ pub struct Runnable {
     pub folder: PathBuf,
     /// The words of the command.
     pub words: Vec<String>,
+    /// About how many seconds it takes.
+    pub seconds: u64,
+}
+
+impl Runnable {
+    /// Its id.
+    pub fn id(&self) -> String {
+        let name = self.folder.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Whether a result of this very command is stored beside it.
+    pub fn has_result(&self) -> bool {
+        let read = std::fs::read_to_string(self.folder.join(FILE)).ok();
+        let stored = read.and_then(|text| serde_json::from_str::<Stored>(&text).ok());
+        stored.is_some_and(|stored| stored.command == self.words.join(" "))
+    }
 }
 
 /// An entry's file, of which nothing but the run is read here.
@@ -31,6 +48,8 @@ struct Entry {
 #[derive(Default, Deserialize)]
 struct Real {
     run: Option<String>,
+    #[serde(default)]
+    seconds: u64,
 }
 
 /// The entries of these ids; all that name a run if none is given. Each distinct run stands once,
@@ -48,7 +67,7 @@ pub fn runnable(entries: &Path, ids: &[String]) -> Result<Vec<Runnable>> {
             let entry: Entry = toml::from_str(&text).with_context(|| file.display().to_string())?;
             let Some(run) = entry.real.run else { continue };
             let words = run.split_whitespace().map(str::to_owned).collect();
-            all.push(Runnable { folder, words });
+            all.push(Runnable { folder, words, seconds: entry.real.seconds });
         }
     }
     let is = |one: &Runnable, id: &String| one.folder.file_name().is_some_and(|name| *name == **id);
@@ -168,14 +187,31 @@ mod tests {
     }
 
     #[test]
+    fn a_result_is_there_if_it_is_of_the_command_that_the_entry_names() {
+        let root = entries(&[("a", "[real]\nrun = 'run frames'\n")]);
+        let find = || runnable(root.path(), &[]).unwrap().remove(0);
+        assert!(!find().has_result());
+        let stored = |command: &str| {
+            let rest = r#""machine": "m", "commit": "c", "date": "d", "rows": []"#;
+            let text = format!(r#"{{"command": "{command}", {rest}}}"#);
+            std::fs::write(root.path().join("paper/a").join(FILE), text).unwrap();
+        };
+        stored("run frames");
+        assert!(find().has_result());
+        stored("run frames --runs 1");
+        assert!(!find().has_result());
+    }
+
+    #[test]
     fn entries_that_name_a_run_are_found_and_others_refused() {
         let root = entries(&[
-            ("a", "title = 'a'\n[real]\nrun = 'run frames'\n"),
+            ("a", "title = 'a'\n[real]\nrun = 'run frames'\nseconds = 90\n"),
             ("b", "title = 'b'\n[real]\n"),
             ("c", "title = 'c'\n"),
         ]);
         let all = runnable(root.path(), &[]).unwrap();
         assert_eq!(all.len(), 1);
+        assert_eq!((all[0].id(), all[0].seconds), ("a".to_owned(), 90));
         assert_eq!(all[0].words, ["run", "frames"]);
         assert_eq!(runnable(root.path(), &["a".to_owned()]).unwrap(), all);
         for id in ["b", "c", "d"] {

@@ -50,9 +50,23 @@ pub(crate) fn send(lab: &Lab, i: usize, law: &str, seconds: f64) -> Result<Runni
 /// # Errors
 /// If it cannot start.
 pub(crate) fn send_narrow(lab: &Lab, i: usize, parallel: usize, seconds: f64) -> Result<Running> {
+    send_within(lab, i, "16K", parallel, seconds)
+}
+
+/// The same with so much buffer at either end, which the kernel doubles.
+///
+/// # Errors
+/// If it cannot start.
+pub(crate) fn send_within(
+    lab: &Lab,
+    i: usize,
+    buffer: &str,
+    parallel: usize,
+    seconds: f64,
+) -> Result<Running> {
     let port = (5201 + i).to_string();
     let mut command = lab.command(&format!("src{i}"), std::path::Path::new("iperf3"));
-    command.args(["-c", &sink_address(), "-p", &port, "-w", "16K"]); // The kernel doubles it.
+    command.args(["-c", &sink_address(), "-p", &port, "-w", buffer]);
     command.args(["-P", &parallel.to_string(), "-t", &format!("{seconds:.0}")]);
     Running::start("iperf3", command.stdout(Stdio::null()).stderr(Stdio::piped()))
 }

@@ -14,7 +14,7 @@ use gtp_share::Granted;
 
 use crate::hub::{Client, ClientId, EndNodeSessions};
 use crate::limits::RowLimits;
-use crate::seats::{Awake, Seat};
+use crate::seats::{Awake, Seat, a_little_more};
 
 /// One direction.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl Desk {
             return;
         }
         self.claims.clear();
-        self.claims.extend(reports.iter().map(|(_, report)| room::claim(report)));
+        self.claims.extend(reports.iter().map(|(_, report)| claim(report)));
         self.limits.lower(&mut self.claims);
         let capacity = self.agent.capacity();
         if reports.iter().any(|(_, report)| room::is_shared(report)) {
@@ -200,6 +200,17 @@ impl Desk {
                 news.push(place.client);
             }
         }
+    }
+}
+
+/// What a session asks of its users' parts. One under the end-node law says nothing of that.
+fn claim(report: &Report) -> Claim {
+    match report.law {
+        Law::EndNode { .. } => {
+            let demand = report.demand.min(a_little_more(report.measured));
+            room::claim(&Report { demand, ..*report })
+        }
+        Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => room::claim(report),
     }
 }
 

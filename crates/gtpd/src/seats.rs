@@ -280,7 +280,7 @@ impl Seat {
         }
         report.phase = said.phase;
         report.peer_offer = said.peer_offer;
-        report.demand = self.demand(capacity).min(most);
+        report.demand = self.demand(report.law, capacity).min(most);
         report.firm = said.firm;
         report.measured = match (awake, report.law) {
             // That law believes what a session was last seen to send.
@@ -312,26 +312,32 @@ impl Seat {
         f64::from((self.flat / self.posted.report.peer_weight.max(1.0)) as f32)
     }
 
-    /// What a session wants whose law knows neither weights nor offers is told from what it moves.
-    fn demand(&self, capacity: Rate) -> Rate {
+    /// What a session wants that is shared out by `law`. Where its own law says it or shares it
+    /// out, that counts; of others it is told from what they move.
+    fn demand(&self, law: Law, capacity: Rate) -> Rate {
         let report = &self.posted.report;
         let moved = report.measured;
         match (report.law, self.posted.side) {
+            // That law goes by what sessions move, and says itself how much more they are to have.
+            (Law::EndNode { .. }, _) if law != Law::Grant => report.demand,
             // The law at this end says what it wants: the sink's own, or that of its host.
             (Law::Grant, _) | (Law::SinkAlone | Law::SessionAlone, Side::Sink) => report.demand,
             // So does a source whose law or whose grant says what it will send.
             (Law::SourceAlone | Law::SinkAlone, Side::Source) => report.demand,
             // The thesis's law follows slowly, wherever it has room.
-            (Law::EndNode { .. }, _) => {
-                let more = moved.scale(1.0 + DEMAND_ALPHA).saturating_add(DEMAND_FLOOR);
-                report.demand.min(more)
-            }
+            (Law::EndNode { .. }, _) => report.demand.min(a_little_more(moved)),
             // A law elsewhere may want more at once, as in a process that allocates for itself.
             (Law::SourceAlone, Side::Sink) | (Law::SessionAlone, Side::Source) => {
                 report.demand.min(moved.scale(ALONE_GROWS).max(capacity.scale(ALONE_LEAST)))
             }
         }
     }
+}
+
+/// What a session under the end-node law counts as that moves so much, where others are shared out
+/// by what they want.
+pub fn a_little_more(moved: Rate) -> Rate {
+    moved.scale(1.0 + DEMAND_ALPHA).saturating_add(DEMAND_FLOOR)
 }
 
 /// Spreads users' numbers over all numbers: 2^64 over the golden ratio, odd.

@@ -685,6 +685,33 @@ fn a_daemon_shares_out_sessions_under_the_end_node_law_by_it_only_where_it_is_to
     }
 }
 
+/// The law's own steps from nothing, of which the first is 31.5 Mbit/s: far more than a tenth of
+/// what a session moves that has just begun.
+#[test]
+fn a_daemon_raises_sessions_from_nothing_in_the_steps_of_the_end_node_law() {
+    let params = Params { alpha: 0.1, beta: 0.2, cap_at_target: CapAtTarget::Yes };
+    for side in [Side::Source, Side::Sink] {
+        let end_node = EndNodeSessions::ByTheirLaw;
+        let mut hub = Hub::new(START, &HubConfig { end_node, ..config(630) });
+        let mut processes = under_end_node_law(&mut hub, side, [0, 0]);
+        let mut moved = [Rate::ZERO; 2];
+        for n in 0..40 {
+            let mut law = [Rate::ZERO; 2];
+            expected_rates(&params, Rate::from_mbps(630), &moved, &mut law);
+            let now = START + INTERVAL * n;
+            hub.wake(now);
+            hub.tick(now, &mut Vec::new());
+            moved = processes.each_ref().map(|process| process.granted()[0].grant.rate);
+            assert_eq!(moved, law, "{side:?}, interval {n}");
+            for (process, moved) in processes.iter_mut().zip(moved) {
+                process.sessions[0].report.measured = moved;
+                process.post();
+            }
+        }
+        assert!(moved.iter().all(|rate| near(rate.as_f64() / 1e6, 315.0)), "{moved:?}");
+    }
+}
+
 #[test]
 fn the_limit_of_a_user_holds_under_the_end_node_law_too() {
     let most = BTreeMap::from([(0, Rate::from_mbps(10))]);

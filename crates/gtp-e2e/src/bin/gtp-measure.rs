@@ -5,10 +5,12 @@
 //! It fails if a counted row says in `missed` what it should have shown and did not.
 //! `gtp-measure compare [CASE…]` runs a scenario through real sockets and in the simulator, prints
 //! how far the two are apart as JSON, and draws both.
-//! `gtp-measure repro [ENTRY…]` runs what entries of the papers name, and stores it beside them.
+//! `gtp-measure repro [ENTRY…]` runs what entries of the papers name, and stores it beside them;
+//! `--missing` only where there is no result yet, `--list` says how long that takes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, ValueEnum};
@@ -30,13 +32,7 @@ enum Arguments {
     /// Runs scenarios through real sockets and in the simulator, and says how far they are apart.
     Compare(CompareArgs),
     /// Runs what entries of the papers name, and stores what is found beside them.
-    Repro {
-        /// Their ids; none: all that name a run.
-        ids: Vec<String>,
-        /// Folder of the papers' entries.
-        #[arg(long, default_value = "repro")]
-        entries: PathBuf,
-    },
+    Repro(ReproArgs),
     /// The sink's process of a case.
     Sink {
         /// What to do.
@@ -46,6 +42,16 @@ enum Arguments {
     Attack {
         /// What to do.
         plan: String,
+    },
+    /// The process that reads datagrams whose gaps are judged.
+    GapsIn {
+        /// Their rate in bit/s.
+        rate: f64,
+    },
+    /// The one that sends them.
+    GapsOut {
+        /// Their rate in bit/s.
+        rate: f64,
     },
     /// The receiving process of frames over TCP.
     FramesIn,
@@ -87,6 +93,24 @@ struct RunArgs {
 }
 
 #[derive(Args)]
+struct ReproArgs {
+    /// Their ids; none: all that name a run.
+    ids: Vec<String>,
+    /// Folder of the papers' entries.
+    #[arg(long, default_value = "repro")]
+    entries: PathBuf,
+    /// Only those without a result of the run that they name now.
+    #[arg(long)]
+    missing: bool,
+    /// Print what would be run and about how long each run takes, and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Begin no run that would not be over after so many minutes.
+    #[arg(long, value_name = "MINUTES")]
+    within: Option<f64>,
+}
+
+#[derive(Args)]
 struct CompareArgs {
     /// Which: one, one-RTT (in ms), one-by-one, joining, together, twenty, fifteen, two-each,
     /// three-each; none: all.
@@ -123,7 +147,9 @@ fn main() -> Result<()> {
             Ok(())
         }
         Arguments::Compare(args) => compare(args).map(|_| ()),
-        Arguments::Repro { ids, entries } => repro(&entries, &ids),
+        Arguments::Repro(args) => repro(&args),
+        Arguments::GapsIn { rate } => gtp_e2e::gaps::receive(rate),
+        Arguments::GapsOut { rate } => gtp_e2e::gaps::send(rate),
         Arguments::Attack { plan } => {
             let plan = serde_json::from_str(&plan)?;
             tokio::runtime::Runtime::new()?.block_on(gtp_e2e::neighbours::attack(plan))
@@ -154,17 +180,37 @@ fn chosen(named: Vec<String>, all: &[&str]) -> Vec<String> {
     if named.is_empty() { all.iter().map(|s| (*s).to_owned()).collect() } else { named }
 }
 
-/// Runs entries' commands, each once for all entries that name it.
-fn repro(entries: &std::path::Path, ids: &[String]) -> Result<()> {
-    let mut last: Option<(Vec<String>, Vec<Value>)> = None;
-    for entry in stored::runnable(entries, ids)? {
-        let rows = match last.take() {
-            Some((words, rows)) if words == entry.words => rows,
-            _ => rows_of(&entry.words)?,
-        };
-        gtp_lab::aside!("wrote {}", stored::store(&entry, &rows)?.display());
-        last = Some((entry.words, rows));
+/// Runs entries' commands, each once for all entries that name it. One that fails leaves the others
+/// their turn.
+fn repro(args: &ReproArgs) -> Result<()> {
+    let ReproArgs { ids, entries, missing, list, within } = args;
+    let mut all = stored::runnable(entries, ids)?;
+    all.retain(|entry| !missing || !entry.has_result());
+    let (began, mut failed) = (Instant::now(), Vec::new());
+    for group in all.chunk_by(|a, b| a.words == b.words) {
+        let (command, takes) = (group[0].words.join(" "), group[0].seconds);
+        if *list {
+            let ids: Vec<_> = group.iter().map(stored::Runnable::id).collect();
+            gtp_lab::say!("{takes:>5} s  {command}  ({})", ids.join(", "));
+            continue;
+        }
+        let over = began.elapsed().as_secs_f64() + takes as f64;
+        if within.is_some_and(|minutes| over > 60.0 * minutes) {
+            failed.push(format!("{command}: no time is left"));
+            continue;
+        }
+        let began = Instant::now();
+        match rows_of(&group[0].words) {
+            Ok(rows) => {
+                for entry in group {
+                    gtp_lab::aside!("wrote {}", stored::store(entry, &rows)?.display());
+                }
+            }
+            Err(why) => failed.push(format!("{command}: {why:#}")),
+        }
+        gtp_lab::aside!("{command}: {:.0} s", began.elapsed().as_secs_f64());
     }
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
     Ok(())
 }
 

@@ -20,6 +20,9 @@ use std::path::Path;
 pub struct Real {
     /// The words after `gtp-measure` that run it, or its like at other rates.
     pub run: Option<String>,
+    /// About how many seconds that takes.
+    #[serde(default)]
+    pub seconds: u64,
     /// What is not as in the paper: rates, span, the other end's law.
     #[serde(default)]
     pub note: String,
@@ -70,6 +73,15 @@ pub struct Measured {
 /// What was found for real; `None` of an entry that has no run, or whose run is not judged.
 pub fn judge(entry: &Entry) -> Option<Measured> {
     let real = entry.real.as_ref().filter(|real| !real.check.is_empty())?;
+    if !entry.folder.join(FILE).exists() {
+        let error = Some(format!("there is no {FILE} yet"));
+        return Some(Measured {
+            verdict: Verdict::Waiting,
+            findings: Vec::new(),
+            from: None,
+            error,
+        });
+    }
     let result = stored(&entry.folder).and_then(|from| {
         is_of(real, &from)?;
         Ok((quantities(real, &from.rows)?, from))
@@ -161,6 +173,21 @@ mod tests {
         assert_eq!(measured(r#"[{"sum": [4, 5]}]"#, FOUR).verdict, Verdict::Fail);
         let unexplained = format!("{FOUR}\nunexplained = 'seen once'");
         assert_eq!(measured(r#"[{"sum": 5}]"#, &unexplained).verdict, Verdict::Unexplained);
+    }
+
+    #[test]
+    fn what_has_not_been_run_yet_waits_and_a_result_that_cannot_be_read_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "title = 't'\nplace = 'p'\nclaim = 'c'\nkind = 'nothing'\n\
+                    firmness = 'exact'\n[not_applicable]\nwhy = 'w'\n\
+                    [real]\nrun = 'run c'\nread = { sum = '/0/sum' }\n\
+                    [[real.check]]\nsays = 's'\nof = 'sum'\nmust = { is = 'rises' }\n";
+        let mut entry = parse("id", text).expect("an entry");
+        entry.folder = folder.path().to_owned();
+        let verdict = |entry: &Entry| judge(entry).expect("a judgement").verdict;
+        assert_eq!(verdict(&entry), Verdict::Waiting);
+        std::fs::write(folder.path().join(FILE), "no object").unwrap();
+        assert_eq!(verdict(&entry), Verdict::Fail);
     }
 
     #[test]

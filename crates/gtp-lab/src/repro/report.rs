@@ -85,8 +85,8 @@ fn really(real: &Real) -> String {
     let run = match &real.run {
         Some(run) => format!(
             "Through real sockets, at what one machine carries: gtp-measure {run} (as root, on a \
-             machine to itself). {}",
-            real.note
+             machine to itself, about {} s). {}",
+            real.seconds, real.note
         ),
         None => "No run of this very network with real sockets has been made.".to_owned(),
     };
