@@ -26,8 +26,8 @@ use clients::Client;
 const CLIENTS: usize = 100;
 /// More clients than this at a time would send under one name.
 const CLIENTS_MOST: usize = 500;
-/// Between the beginnings of two clients. More would be a measurement of how fast the machine starts
-/// processes, and sessions would wait for that.
+/// Between the beginnings of two clients. More would be a measurement of how fast the machine
+/// starts processes, and sessions would wait for that.
 const BEGINS: Duration = Duration::from_millis(100);
 /// Between two looks at the clients.
 const LOOK: Duration = Duration::from_millis(50);

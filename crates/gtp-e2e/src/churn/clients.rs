@@ -24,8 +24,8 @@ const TREE: usize = 200;
 const INBOXES: usize = 4_096;
 /// Names under which clients put that are killed; two that share one do no harm.
 const KILLED: usize = 256;
-/// An honest transfer takes no longer than this, or it counts as stuck: almost three times as long as
-/// the slowest.
+/// An honest transfer takes no longer than this, or it counts as stuck: almost three times as long
+/// as the slowest.
 const LONGEST: Duration = Duration::from_secs(180);
 
 /// One that is there.
