@@ -333,4 +333,16 @@ mod tests {
         assert_eq!(number("cpu_seconds_per_client_and_second"), (2.0 - 1.0) / 10.0 / 128.0);
         assert_eq!(constants["descriptors_idle"], 9);
     }
+
+    #[test]
+    fn the_calculator_says_what_the_document_shows() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let document = fs::read_to_string(root.join("docs/SCALE.md")).unwrap();
+        let shown = document.split("$ scripts/size-server ").nth(1).unwrap();
+        let (arguments, rest) = shown.split_once('\n').unwrap();
+        let mut calculator = Command::new(root.join("scripts/size-server"));
+        let said = calculator.args(arguments.split(' ')).output().unwrap();
+        let words = String::from_utf8(said.stdout).unwrap();
+        assert!(rest.starts_with(&format!("{words}```")), "{words}{rest}");
+    }
 }
