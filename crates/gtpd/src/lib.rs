@@ -22,17 +22,16 @@ mod orders;
 mod pace;
 pub mod process;
 mod refusal;
-mod room;
 mod seats;
 mod server;
 mod view;
 mod web;
 
 pub use claim::{Before, Claim, ClaimError};
+pub use gtp_alloc::room::Room;
 pub use hub::{
     ClientId, EndNodeSessions, GRACE_MOST, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE,
     SetError, Who,
 };
 pub use orders::{Census, Commander, Order, Orders, orders};
-pub use room::Room;
 pub use server::{Daemon, DaemonConfig};

@@ -1,12 +1,13 @@
 //! A host's capacity that follows what is measured while a scenario file runs.
 //!
 //! The thesis proposes two such capacities without a rule: one that comes down where all sessions
-//! lose (X.3.D), and one that leaves the TCP traffic of a shared link its room (VIII.1.B). The
-//! first is the daemon's; the second is written here. Both see what a program at that host would:
-//! counts of its own sessions, and of the TCP traffic what arrives. They know no entry.
+//! lose (X.3.D), and one that leaves the TCP traffic of a shared link its room (VIII.1.B). Both are
+//! the daemon's, by the same code, at the same times. They see what a program at that host would:
+//! counts of its own sessions, and what its interface counts in all. They know no entry.
 
 use crate::scenario::model::{HostEntry, NodeKind, Scenario};
 use crate::scenario::protocol::Protocol;
+use gtp_alloc::room::Room;
 use gtp_alloc::strain::{LOOK, LOSING, PACKETS_LEAST, Strain, Toll};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_sim::packet::{Action, NodeId, SessionId, World};
@@ -30,8 +31,8 @@ pub enum Followed {
     Loss,
     /// The same, but it never comes back.
     LossDown,
-    /// The TCP traffic: all but what that has, and at least its equal share of all flows.
-    Tcp,
+    /// What else the interface carries, which is the TCP traffic: the daemon's room for others.
+    Others,
 }
 
 /// The capacity of one run.
@@ -42,11 +43,10 @@ pub struct Warden {
     /// The host's sessions and whether they are the project's own.
     sessions: Vec<(SessionId, Kin)>,
     strain: Strain,
+    room: Room,
     looked: Time,
     /// Of each session, packets and bytes that came and packets that were lost, at the last look.
     counted: Vec<(u64, Bytes, u64)>,
-    /// Smoothed rate of the TCP traffic, in bit/s.
-    smoothed: f64,
     /// What was shared out, as a part of the full capacity, from each moment on.
     pub shared: Vec<(f64, f64)>,
 }
@@ -57,10 +57,8 @@ enum Kin {
     Other,
 }
 
-/// The time constant of the mean of TCP's rate.
-const SMOOTHING: Span = Span::from_secs(1);
-/// The project's own keep so much, or they could not notice that there is room again.
-const LEAST: f64 = 0.001;
+/// What an interface counts of a packet beside its IP bytes: an Ethernet's header.
+const FRAME: u64 = 14;
 
 impl Warden {
     /// For a scenario.
@@ -87,8 +85,8 @@ impl Warden {
             counted: vec![(0, Bytes::ZERO, 0); sessions.len()],
             sessions,
             strain: Strain::default(),
+            room: Room::new(full, Rate::ZERO),
             looked: Time::ZERO,
-            smoothed: 0.0,
             shared: vec![(0.0, 1.0)],
         })
     }
@@ -100,10 +98,10 @@ impl Warden {
     pub fn look(&mut self, world: &mut World) -> Result<(), String> {
         let span = world.now().since(self.looked);
         let capacity = match self.followed {
-            Followed::Loss | Followed::LossDown if span < LOOK => return Ok(()),
+            Followed::Loss | Followed::LossDown | Followed::Others if span < LOOK => return Ok(()),
             Followed::Loss => self.by_loss(world, span),
             Followed::LossDown => self.by_loss(world, span).min(self.now()),
-            Followed::Tcp => self.beside_tcp(world, span),
+            Followed::Others => self.beside_others(world, span),
         };
         self.looked = world.now();
         self.shared.push((
@@ -144,16 +142,17 @@ impl Warden {
         self.strain.look(self.full, span, toll)
     }
 
-    /// VIII.1.B: all but the larger of what TCP has, in the mean of a second, and its equal share.
-    fn beside_tcp(&mut self, world: &World, span: Span) -> Rate {
-        let bytes: u64 = self.news(world, Kin::Other).iter().map(|(_, bytes, _)| bytes.0).sum();
-        let rate = Bytes(bytes).per(span).as_f64();
-        let part = 1.0 - libm::exp(-span.as_secs_f64() / SMOOTHING.as_secs_f64());
-        self.smoothed += part * (rate - self.smoothed);
-        let tcp = self.sessions.iter().filter(|(_, kin)| *kin == Kin::Other).count();
-        let share = self.full.as_f64() * tcp as f64 / self.sessions.len().max(1) as f64;
-        let left = self.full.as_f64() - self.smoothed.max(share);
-        Rate::from_f64(left.max(LEAST * self.full.as_f64()))
+    /// VIII.1.B, as the daemon does it. Sessions say little beside data that arrive in number.
+    fn beside_others(&mut self, world: &World, span: Span) -> Rate {
+        let (mut all, mut own) = (0, 0);
+        for (id, kin) in &self.sessions {
+            let Some(status) = world.session(*id) else { continue };
+            all += status.received_bytes.0 + FRAME * status.received_packets;
+            if *kin == Kin::Own {
+                own += status.received_bytes.0;
+            }
+        }
+        self.room.look(span, Bytes(all), Bytes(own), Bytes::ZERO)
     }
 }
 
@@ -189,14 +188,15 @@ mod tests {
     }
 
     #[test]
-    fn beside_tcp_its_equal_share_is_left_at_least() {
+    fn beside_tcp_room_is_left_for_it_and_half_is_kept_at_least() {
         let file = format!(
             "{FILE}[[session]]\nname = 't'\nsource = 'a'\nsink = 'b'\n\
                             protocol = 'sack'\nwindow = '8KB'\n"
         );
-        let shared = followed(&file, "b", Followed::Tcp).expect("a run");
-        assert!(shared[1..].iter().all(|part| *part <= 2.0 / 3.0 + 1e-9), "{shared:?}");
-        let alone = followed(FILE, "b", Followed::Tcp).expect("a run");
+        let shared = followed(&file, "b", Followed::Others).expect("a run");
+        assert!(shared.iter().any(|part| *part < 0.95), "{shared:?}");
+        assert!(shared.iter().all(|part| *part >= 0.5), "{shared:?}");
+        let alone = followed(FILE, "b", Followed::Others).expect("a run");
         assert!(alone.iter().all(|part| *part == 1.0), "nobody else is there: {alone:?}");
     }
 

@@ -41,6 +41,9 @@ pub struct Row {
     bursts: Option<Bursts>,
     #[serde(default)]
     queue: Discipline,
+    /// What the port's queue holds, as parts of what it carries in the longest round trip.
+    #[serde(default = "whole")]
+    queue_parts: f64,
     #[serde(default)]
     excess: Rule,
     from: f64,
@@ -94,6 +97,8 @@ enum Rule {
 /// What a gigabit Ethernet carries of packets of 1,500 bytes: each takes 38 bytes beside them,
 /// preamble, header, checksum and gap.
 const ETHERNET: Rate = Rate::from_bps(1_000_000_000 * 1_500 / 1_538);
+/// A hundred packets: a port's queue is never shorter.
+const LEAST_QUEUE: Bytes = Bytes(150_000);
 /// How often the senders' rates are looked at.
 const LOOK: Span = Span::from_millis(100);
 /// Of the stretch's own losses; any other gives other moments.
@@ -125,6 +130,9 @@ pub fn run(
     if row.bursts.is_some_and(|bursts| !(counts(bursts.every) && counts(bursts.of))) {
         return Err("bursts are of 1 to 1e9 packets, and as far apart".to_owned());
     }
+    if !(0.0..=10.0).contains(&row.queue_parts) {
+        return Err("a queue holds at most ten times what the port carries".to_owned());
+    }
     if !row.means.iter().all(inside) || !(0.0..1.0).contains(&row.loss) {
         return Err("means are over spans of the run, a loss is below one".to_owned());
     }
@@ -151,7 +159,7 @@ pub fn run(
 fn course(row: &Row) -> (Found, Vec<Vec<f64>>) {
     let mut world = World::new();
     let longest = row.rtt_ms.iter().copied().fold(0.0, f64::max) / 1e3;
-    let queue = bdp(ETHERNET, Span::from_secs_f64(longest)).max(Bytes(150_000));
+    let queue = bdp(ETHERNET, Span::from_secs_f64(longest * row.queue_parts)).max(LEAST_QUEUE);
     let spec = bottleneck(ETHERNET, Span::ZERO, queue);
     let port = match row.queue {
         Discipline::DropTail => world.link(spec),
@@ -217,6 +225,10 @@ fn connect(world: &mut World, row: &Row, k: usize, shared: &[usize]) -> usize {
     let receiver = Receiver::new(Transfer::ENDLESS, Span::from_millis(row.interval_ms[k]));
     let way_there = [&[there], shared].concat();
     world.flow(Span::ZERO, Box::new(sender), Box::new(receiver), &way_there, &[back])
+}
+
+fn whole() -> f64 {
+    1.0
 }
 
 fn mean(numbers: &[f64]) -> f64 {

@@ -123,10 +123,10 @@ impl Quantity for Skew {
         let (number, unit) = split(size)?;
         match (unit, number.times(1_000)) {
             ("", _) => Err(BARE),
-            ("ppm", Some(billionths)) if billionths <= 100_000_000 => {
+            ("ppm", Some(billionths)) if billionths <= 990_000_000 => {
                 Ok(Skew(sign * billionths as i32))
             }
-            ("ppm", _) => Err("it may not exceed 100000ppm"),
+            ("ppm", _) => Err("it may not exceed 990000ppm"),
             _ => Err(""),
         }
     }

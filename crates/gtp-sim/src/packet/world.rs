@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// Adds a host. Drifts beyond 1,000 ppm count as that.
+    /// Adds a host. Drifts beyond 990,000 ppm count as that.
     pub fn add_host(&mut self, spec: HostSpec) -> NodeId {
         let node = NodeId(self.nodes.len() as u32);
         self.nodes.push(Node::Host(self.hosts.len() as u32));

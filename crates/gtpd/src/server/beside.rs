@@ -6,13 +6,13 @@
 
 use std::path::PathBuf;
 
+use gtp_alloc::room::Room;
 use gtp_alloc::strain::{LOOK, Strain};
 use gtp_alloc::{Bytes, Rate, Time};
 use gtp_share::Side;
 
 use super::DaemonConfig;
 use crate::hub::Hub;
-use crate::room::Room;
 
 /// The capacities beside what else goes over an interface, and after what all sessions lose.
 #[derive(Debug)]

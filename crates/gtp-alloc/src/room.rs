@@ -3,9 +3,10 @@
 //! The interface counts all bytes, the sessions count theirs; the difference is other people's.
 //! Their part is taken from the capacity, with a quarter more so that it can grow, as soon as it
 //! is seen in two looks in a row, and given back when it is gone. A reserve is theirs always.
-//! Pure arithmetic: who reads the counters, and when, is not known here.
+//! Pure arithmetic: who reads the counters, and when, is not known here. The daemon looks at a real
+//! interface with it, the simulator at a modelled one.
 
-use gtp_alloc::{Bytes, Rate, Span};
+use crate::{Bytes, Rate, Span};
 
 /// The capacity of one direction beside other traffic.
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gtp_alloc::strain::LOOK;
+    use crate::strain::LOOK;
 
     /// Looks at a world in which others and sessions move so many Mbit/s.
     fn look(room: &mut Room, sums: &mut (u64, u64), own: u64, others: u64) -> u64 {
