@@ -190,8 +190,8 @@ mod tests {
     #[test]
     fn beside_tcp_room_is_left_for_it_and_half_is_kept_at_least() {
         let file = format!(
-            "{FILE}[[session]]\nname = 't'\nsource = 'a'\nsink = 'b'\n\
-                            protocol = 'sack'\nwindow = '8KB'\n"
+            "{FILE}demand = '20Mbit'\n[[session]]\nname = 't'\nsource = 'a'\nsink = 'b'\n\
+                            protocol = 'sack'\nwindow = '64KB'\n"
         );
         let shared = followed(&file, "b", Followed::Others).expect("a run");
         assert!(shared.iter().any(|part| *part < 0.95), "{shared:?}");
