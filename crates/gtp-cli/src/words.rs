@@ -47,13 +47,16 @@ pub fn release_after(text: &str) -> Result<After, String> {
     }
 }
 
-/// Reads a control interval, 1 ms to 1 s.
+/// The longest control interval: session-level control (thesis, X.3.C) has one of a minute.
+const INTERVAL_MOST: Duration = Duration::from_secs(600);
+
+/// Reads a control interval, 1 ms to 10 min.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let span = span(text)?;
-    if (Duration::from_millis(1)..=Duration::from_secs(1)).contains(&span) {
+    if (Duration::from_millis(1)..=INTERVAL_MOST).contains(&span) {
         Ok(span)
     } else {
-        Err("a control interval is from 1ms to 1s".into())
+        Err("a control interval is from 1ms to 10min".into())
     }
 }
 

@@ -23,6 +23,7 @@ pub mod kills;
 pub mod lab;
 mod lambdas;
 pub mod lives;
+mod long_intervals;
 pub mod machine;
 pub mod neighbours;
 mod numbers;

@@ -6,7 +6,7 @@
 use gtp_alloc::led::Counts;
 use gtp_alloc::{Bytes, Rate, Span};
 
-use crate::limits::{STEP_LEAST, STEP_MOST};
+use crate::limits::{INTERVAL_MAX, STEP_LEAST, STEP_MOST};
 
 /// A session's name within one host and direction.
 pub type FlowId = u32;
@@ -135,8 +135,26 @@ pub struct Grant {
     pub offer: Rate,
     /// This end's factor of the session's weight; goes to the other end.
     pub weight: f64,
-    /// This node's control interval.
+    /// This node's control interval. Where its user has fixed it, it may be longer than sessions
+    /// may be silent: see [`Grant::pause`].
     pub interval: Span,
+}
+
+impl Grant {
+    /// How often a session speaks, looks for losses and is looked after: once an interval, and in
+    /// longer ones as often as in the longest that nobody has fixed. A lease bears no more.
+    pub fn pause(&self) -> Span {
+        self.interval.min(INTERVAL_MAX)
+    }
+
+    /// Over how long a session measures its rate. By the end-node law a node decides by means over
+    /// whole intervals, however long they are; by the other laws it decides when it hears news.
+    pub fn measures(&self, law: Law) -> Span {
+        match law {
+            Law::EndNode { .. } => self.interval,
+            Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => self.pause(),
+        }
+    }
 }
 
 /// What keeps a session from sending faster.

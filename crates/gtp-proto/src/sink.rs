@@ -493,7 +493,7 @@ impl SinkSession {
         self.grant.rate
     }
 
-    /// IP bytes that arrived per time, over the last control interval.
+    /// IP bytes that arrived per time, over the last [`Grant::pause`].
     pub fn received_rate(&self) -> Rate {
         self.received.rate()
     }
@@ -671,7 +671,7 @@ impl SinkSession {
         self.look_for_gaps(now);
         if self.settle_due <= now {
             self.asker.settle();
-            self.settle_due = now + self.grant.interval.max(self.overtaken_wait());
+            self.settle_due = now + self.grant.pause().max(self.overtaken_wait());
         }
         if self.silence(now) > SESSION_TIMEOUT && self.closing_since.is_none() {
             self.closing_since = Some(now);
@@ -682,7 +682,7 @@ impl SinkSession {
             self.close(now);
             self.events.push(Event::Spent);
         }
-        self.received.roll(now, self.grant.interval);
+        self.received.roll(now, self.grant.pause());
         if let Some(law) = &mut self.alone {
             law.handle_timeout(now);
         }
@@ -721,7 +721,7 @@ impl SinkSession {
 
     fn feedback(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {
         let Finished { receipt, delays, ecn, .. } = self.end_receipt(now);
-        self.measured.roll(now, self.grant.interval, INTERVAL_MAX);
+        self.measured.roll(now, self.grant.measures(self.config.law), INTERVAL_MAX);
         self.check_excess(now);
         self.look_at_usage(now);
         let (echo_at, echo_hold) = match self.heard_at {

@@ -624,7 +624,8 @@ impl SourceSession {
             self.closing = true;
             self.events.push(Event::TimedOut);
         }
-        self.sent_meter.roll(now, self.target.interval, self.target.interval);
+        let (span, late) = (self.target.measures(self.config.law), self.target.pause());
+        self.sent_meter.roll(now, span, late);
         self.demand.roll(now);
         let (counts, packet) = (self.counts(), self.packet_bytes());
         if let Some(law) = &mut self.alone {

@@ -64,6 +64,11 @@ pub trait Disk: Send {
         self.open(path)
     }
 
+    /// The device on which its base lies. The default does not know.
+    fn device(&self) -> Option<u64> {
+        None
+    }
+
     /// Another view of it, which lends nothing, if it is the system's own and gives one more
     /// descriptor. The default is not.
     fn another(&self) -> Option<OsDisk> {
@@ -492,6 +497,10 @@ impl Disk for OsDisk {
             Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS) => Ok(Opened::Foreign),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn device(&self) -> Option<u64> {
+        fstat(&self.base).ok().map(|stat| stat.st_dev)
     }
 
     fn another(&self) -> Option<OsDisk> {

@@ -76,6 +76,8 @@ pub struct SinkOptions {
 /// Writes an object beneath a directory, resuming what an earlier transfer left.
 #[derive(Debug)]
 pub struct FileSink<D: Disk = OsDisk> {
+    /// Where it writes, as it was found when it began: asking later may wait for the device.
+    device: Option<u64>,
     pub(crate) parts: Parts<D>,
     pub(crate) log: Log<D::File>,
     pub(crate) arrivals: Arrivals,
@@ -186,6 +188,7 @@ impl<D: Disk> FileSink<D> {
         }
         let log = Log::of(&mut disk, &names, &manifest, &recheck)?;
         let mut sink = FileSink {
+            device: disk.device(),
             parts: Parts::new(disk, names, manifest.clone()),
             log,
             arrivals: Arrivals::new(manifest.clone()),
@@ -631,6 +634,10 @@ impl<D: Disk> BlockSink for FileSink<D> {
 
     fn window(&self) -> Window {
         Window::Any
+    }
+
+    fn device(&self) -> Option<u64> {
+        self.device
     }
 
     fn write_block(

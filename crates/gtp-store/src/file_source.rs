@@ -92,6 +92,32 @@ pub struct FileSource {
     early: BTreeMap<(u32, u64), Value>,
     /// Files of which more blocks were read early than are remembered.
     wholly_early: BTreeSet<u32>,
+    /// The root that nobody waited for to its end.
+    unfinished: Option<Unfinished>,
+}
+
+/// A root as far as it is computed.
+#[derive(Debug)]
+struct Unfinished {
+    file: u32,
+    /// Of all blocks that were read since the file was listed.
+    first: Reading,
+    /// Of all blocks once more, where the file has changed meanwhile.
+    again: Option<Reading>,
+}
+
+/// The blocks of a file that were read for a root.
+#[derive(Debug)]
+struct Reading {
+    tree: Tree,
+    /// Blocks before this one are in it.
+    next: u64,
+}
+
+impl Reading {
+    fn of(tree: Tree) -> Reading {
+        Reading { tree, next: 0 }
+    }
 }
 
 #[derive(Debug)]
@@ -149,6 +175,7 @@ impl FileSource {
             settled: None,
             early: BTreeMap::new(),
             wholly_early: BTreeSet::new(),
+            unfinished: None,
         }
     }
 
@@ -278,11 +305,11 @@ impl FileSource {
         &mut self,
         file: u32,
         size: u64,
-        root: Option<Value>,
+        (root, again): (Option<Value>, &mut Option<Reading>),
         wanted: &dyn Fn() -> bool,
     ) -> Result<(), SourceError> {
         if self.wholly_early.contains(&file) {
-            return self.check_again(file, size, root, wanted);
+            return self.check_again(file, size, (root, again), wanted);
         }
         let mut early = self.early.split_off(&(file, 0));
         let mut others = early.split_off(&(file.saturating_add(1), 0));
@@ -353,13 +380,14 @@ impl FileSource {
     fn read_missing(
         &mut self,
         (file, size): (u32, u64),
-        tree: &mut Tree,
+        Reading { tree, next }: &mut Reading,
         recall: Recall,
         wanted: &dyn Fn() -> bool,
     ) -> Result<(), SourceError> {
         let reader = self.reader.clone().filter(|_| recall == Recall::Shared);
         let mut content = new_framed();
-        for block in 0..blocks_in(size) {
+        for block in *next..blocks_in(size) {
+            *next = block;
             if tree.there().contains(block) {
                 continue;
             }
@@ -373,6 +401,7 @@ impl FileSource {
             let read = self.read_block(file, size, block, &mut content)?;
             tree.insert(block, read.value);
         }
+        *next = blocks_in(size);
         Ok(())
     }
 
@@ -441,12 +470,12 @@ impl FileSource {
         &mut self,
         file: u32,
         size: u64,
-        root: Option<Value>,
+        (root, again): (Option<Value>, &mut Option<Reading>),
         wanted: &dyn Fn() -> bool,
     ) -> Result<(), SourceError> {
-        let mut fresh = Tree::new(size);
-        self.read_missing((file, size), &mut fresh, Recall::Nothing, wanted)?;
-        if fresh.root() != root {
+        let fresh = again.get_or_insert_with(|| Reading::of(Tree::new(size)));
+        self.read_missing((file, size), fresh, Recall::Nothing, wanted)?;
+        if fresh.tree.root() != root {
             return Err(self.changed(file));
         }
         self.note_grown(file)
@@ -475,18 +504,44 @@ impl FileSource {
                 return Ok(root);
             }
         }
-        let mut tree = self.roots.take(file, size);
-        let read = self.read_missing((file, size), &mut tree, Recall::Shared, wanted);
-        let root = tree.root();
-        self.roots.give_back(file, tree);
-        read?;
+        let known = self.unfinished.take_if(|known| known.file == file);
+        let mut work = known.unwrap_or_else(|| {
+            self.set_aside();
+            let first = Reading::of(self.roots.take(file, size));
+            Unfinished { file, first, again: None }
+        });
+        let root = self.finish(&mut work, size, wanted);
+        match &root {
+            Err(SourceError::Unwanted) => self.unfinished = Some(work),
+            Ok(_) | Err(_) => self.roots.give_back(file, work.first.tree),
+        }
+        root
+    }
+
+    /// Remembers of an unfinished root what was read first, and no more.
+    fn set_aside(&mut self) {
+        if let Some(unfinished) = self.unfinished.take() {
+            self.roots.give_back(unfinished.file, unfinished.first.tree);
+        }
+    }
+
+    fn finish(
+        &mut self,
+        Unfinished { file, first, again }: &mut Unfinished,
+        size: u64,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Value, SourceError> {
+        let file = *file;
+        self.read_missing((file, size), first, Recall::Shared, wanted)?;
+        let root = first.tree.root();
         if size > 0 {
             // Blocks sent long ago count for the root only if the file is still the same.
             self.opened(file)?;
             match self.state(file)? {
-                State::Moved => self.check_again(file, size, root, wanted)?,
+                State::Moved => self.check_again(file, size, (root, again), wanted)?,
                 State::AsListed => {
-                    self.check_early(file, size, root, wanted)?;
+                    self.check_early(file, size, (root, again), wanted)?;
+                    let stamp = self.scanned.stamps[file as usize];
                     if let (Some(known), Some(root)) = (&self.known, root) {
                         known.note(stamp, root);
                     }
@@ -504,11 +559,16 @@ impl BlockSource for FileSource {
 
     fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
         let size = size_of_file(&self.scanned.manifest, file, block)?;
+        self.set_aside();
         let Some(reader) = self.reader.clone() else {
             return self.load_own(file, size, block, out).map(|_| ());
         };
         let loaded = self.load_shared(&reader, (file, size), block, out);
         self.tell(loaded)
+    }
+
+    fn device(&self) -> Option<u64> {
+        self.scanned.stamps.first().map(|stamp| stamp.place().0)
     }
 
     fn take_remarks(&mut self) -> Vec<(u32, SourceError)> {

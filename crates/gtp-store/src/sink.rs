@@ -33,6 +33,12 @@ pub trait BlockSink: Send {
     /// Which blocks may be written now.
     fn window(&self) -> Window;
 
+    /// The device that it writes to, so that whoever writes can keep one that hangs from holding up
+    /// others. `None`: no device, or it is not known, as by default.
+    fn device(&self) -> Option<u64> {
+        None
+    }
+
     /// Checks one block (its content followed by its trailer) and keeps it if it is good. Any
     /// bytes may be given: they come from a peer.
     ///

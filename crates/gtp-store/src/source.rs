@@ -48,6 +48,12 @@ pub trait BlockSource: Send {
         None
     }
 
+    /// The device that it is read from, so that whoever reads can keep one that hangs from holding
+    /// up others; of several, one of them. `None`: no device, or it is not known, as by default.
+    fn device(&self) -> Option<u64> {
+        None
+    }
+
     /// What there is to say, since the last call, of files that are delivered nevertheless, by
     /// their places in the manifest: [`SourceError::Grew`]. The default has nothing to say.
     fn take_remarks(&mut self) -> Vec<(u32, SourceError)> {
@@ -64,7 +70,8 @@ pub trait BlockSource: Send {
     }
 
     /// As [`BlockSource::file_root`], but `wanted` is asked before each block is read, and when it
-    /// says no the work ends there. What was read until then is remembered for the next time.
+    /// says no the work ends there. What was read until then is remembered for the next time: if
+    /// nothing else is asked before that, it goes on where it ended.
     ///
     /// # Errors
     /// As there; [`SourceError::Unwanted`] when it ended early.

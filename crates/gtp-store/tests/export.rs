@@ -195,6 +195,29 @@ fn a_file_that_only_grows_is_given_as_listed_and_one_that_is_rewritten_meanwhile
 }
 
 #[test]
+fn the_root_of_a_file_that_grows_comes_to_an_end_however_often_it_is_put_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let listed = vec![1; 9 * BLOCK as usize];
+    std::fs::write(&path, &listed).unwrap();
+    let mut source = source(&path);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(b"more", listed.len() as u64).unwrap();
+    // Two blocks at a time: nine that are read, and all of them once more since it has grown.
+    let mut tries = 0;
+    let root = loop {
+        tries += 1;
+        let looks = std::cell::Cell::new(0);
+        let wanted = || looks.replace(looks.get() + 1) < 2;
+        match source.file_root_while(0, &wanted) {
+            Err(SourceError::Unwanted) => assert!(tries < 9, "no block is read three times"),
+            root => break root.unwrap(),
+        }
+    };
+    assert_eq!((root, tries), (*blake3::hash(&listed).as_bytes(), 9));
+}
+
+#[test]
 fn blocks_of_any_length_are_loaded_to_where_a_cache_line_begins() {
     let dir = tempfile::tempdir().unwrap();
     let mut framed = gtp_store::new_framed();

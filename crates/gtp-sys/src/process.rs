@@ -26,6 +26,18 @@ pub struct Usage {
     pub began_unix_s: f64,
 }
 
+/// The number of the calling thread, for [`is_running`].
+pub fn this_thread() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Whether a thread of this process runs, or waits for nothing but a processor. One that waits for
+/// a disk, or for anything else, does not, nor one of which `/proc` says nothing.
+pub fn is_running(thread: i32) -> bool {
+    let stat = Process::myself().and_then(|own| own.task_from_tid(thread)?.stat());
+    stat.is_ok_and(|stat| stat.state == 'R')
+}
+
 /// What this process takes now; `None` if `/proc` does not say.
 pub fn usage() -> Option<Usage> {
     let process = Process::myself().ok()?;

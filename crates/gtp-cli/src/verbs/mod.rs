@@ -22,6 +22,7 @@ pub mod transfer;
 pub mod unhurried;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use gtp::{Failure, FailureKind, Host, HostBuilder, Span};
 use tokio::runtime::{Builder, Runtime};
@@ -174,7 +175,13 @@ pub fn start_client(builder: HostBuilder) -> Result<Host, Failure> {
     Ok(host)
 }
 
-/// What async verbs run on.
+/// What async verbs run on. Threads for what blocks, such as opening files, come as they are needed
+/// and end after [`IDLE`].
 pub fn runtime() -> Result<Runtime, Failure> {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(other)
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(2).thread_keep_alive(IDLE).enable_all().build().map_err(other)
 }
+
+/// Short, so that a process has the same number of threads whatever its sessions, but for a second
+/// after they began.
+const IDLE: Duration = Duration::from_secs(1);

@@ -454,9 +454,10 @@ impl Driver {
         self.junk
     }
 
-    /// The control interval of what is received.
+    /// How often what is received is looked after: once in a control interval, and in long ones as
+    /// often as its sessions speak.
     pub fn interval(&self) -> Span {
-        self.in_.agent.interval()
+        self.in_.agent.interval().min(INTERVAL_MAX)
     }
 
     /// Whether nothing has moved over this session for some time.
@@ -572,7 +573,7 @@ impl Driver {
         if was_quiet && !self.is_quiet() {
             self.look_soon(now);
         }
-        let interval = self.in_.agent.interval();
+        let interval = self.interval();
         let upkeep = self.upkeep_due <= now;
         for transfer in self.transfers.values_mut() {
             if upkeep {

@@ -33,10 +33,11 @@ use super::calls::{Calls, Counters};
 use super::carrier::Carrier;
 use super::command::{CarrierNotice, NewSource, NewTransfer, Notice, Notices, TransferId};
 use super::council::{Council, Decider};
+use super::crew::Crew;
 use super::driver::{self, Deciders, Routing, SilentRouters};
 use super::keeper::{Keeper, Sharing, StartError};
 use super::mates::{Place, session_of};
-use super::reader::{self, Loaded, ReadJob, ReadJobs};
+use super::reader::{Loaded, ReadJob, ReadJobs, Reader};
 use super::run::{self, Outfit};
 use super::standing::{Shown, Stands};
 use super::transfer::RelayNotice;
@@ -69,6 +70,8 @@ struct Shared {
     capacities: Mutex<[Rate; 2]>,
     clock: Clock,
     drops: Arc<Drops>,
+    /// The threads for files, once they are needed.
+    crew: Mutex<Option<Arc<Crew>>>,
     /// They look for the machine's daemon until they are dropped.
     _keepers: Vec<Keeper>,
 }
@@ -163,6 +166,7 @@ impl Host {
             capacities: Mutex::new([config.capacity_out, config.capacity_in]),
             clock,
             drops,
+            crew: Mutex::new(None),
             _keepers: keepers,
         });
         Ok(Host { shared, engine: 0, _chosen: None })
@@ -275,20 +279,30 @@ impl Host {
     }
 
     /// Opens a session that sends. It ends when the handle is dropped. Should the system give no
-    /// thread to read with, the handle hears of a fault.
+    /// threads to read with, the handle hears of a fault.
     pub fn open_source(&self, open: SourceOpen) -> SourceHandle {
-        self.open_source_with(open, reader::spawn)
+        self.open_source_read_by(open, self.crew())
     }
 
-    fn open_source_with(&self, open: SourceOpen, reader: reader::Start) -> SourceHandle {
+    /// The threads for files, which this host keeps from its first session on.
+    fn crew(&self) -> io::Result<Arc<Crew>> {
+        let mut own = self.shared.crew.lock().unwrap_or_else(PoisonError::into_inner);
+        let crew = own.take().map_or_else(Crew::of_process, Ok)?;
+        Ok(Arc::clone(own.insert(crew)))
+    }
+
+    fn open_source_read_by(&self, open: SourceOpen, crew: io::Result<Arc<Crew>>) -> SourceHandle {
         let flow = self.name();
         let (events_in, events) = unbounded_channel();
         let progress = Arc::new(Mutex::new(SourceProgress::new(&open.session.label)));
         let manifest = open.source.manifest().clone();
         let lender = open.source.lender();
         let party = Party::of(open.session.principal, open.session.peer.ip());
-        let (jobs, error) = match reader(flow, open.source, party, self.notices().clone()) {
-            Ok(jobs) => (jobs, None),
+        let (jobs, error) = match crew {
+            Ok(crew) => {
+                let reader = Reader::new(flow, open.source, party, self.notices().clone());
+                (reader.at_desk(&crew), None)
+            }
             Err(error) => (ReadJobs::unread(), Some(error)),
         };
         self.notices().send(Notice::OpenSource(Box::new(NewSource {
@@ -316,7 +330,7 @@ impl Host {
         self.notices().send(Notice::OpenTransfer(Box::new(NewTransfer {
             transfer,
             open,
-            writer: writer::spawn,
+            writer: writer::at_desk(self.crew()),
             events: events_in,
             progress: progress.clone(),
         })));
@@ -510,7 +524,7 @@ impl SourceHandle {
     ) -> impl Future<Output = Result<Vec<Value>, SourceError>> + Send + 'static {
         let (answer_in, answer) = oneshot::channel();
         self.jobs.send(ReadJob::Roots(files, answer_in));
-        async move { answer.await.unwrap_or_else(|_| Err(reader::gone())) }
+        async move { answer.await.unwrap_or_else(|_| Err(super::reader::gone())) }
     }
 }
 
@@ -733,8 +747,8 @@ mod tests {
         let name = RelPath::new("x").unwrap();
         let source = Box::new(SyntheticSource::file(name, 1, Pattern::Zeros));
         let open = SourceOpen { session, source };
-        let no_thread = |_, _, _, _| Err(io::ErrorKind::WouldBlock.into());
-        let mut handle = host.open_source_with(open, no_thread);
+        let no_thread = Err(io::ErrorKind::WouldBlock.into());
+        let mut handle = host.open_source_read_by(open, no_thread);
         let said = handle.next_event().await;
         assert!(matches!(said, Some(SourceEvent::Fault(SourceError::Read { .. }))), "{said:?}");
     }

@@ -1,17 +1,16 @@
 //! The worker that reads a source session's object.
 //!
-//! One thread per session owns the [`BlockSource`](gtp_store::BlockSource), loads the blocks that
-//! it is told to, in that order, and computes roots. Roots for which files must be read again are
-//! computed on a thread of low priority, in turns with other clients. What nobody waits for any
-//! more it leaves at the next block. It ends when nobody can give it work.
+//! A clerk of the crew's owns the [`BlockSource`](gtp_store::BlockSource), loads the blocks that it
+//! is told to, in that order, and computes roots. Roots for which files must be read again are a
+//! chore: they are computed by threads of low priority, in turns with other clients. What nobody
+//! waits for any more it leaves at the next block. It ends when nobody can give it work.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use gtp_alloc::Span;
 use gtp_proto::FlowId;
@@ -21,7 +20,8 @@ use gtp_sys::descriptors::are_used_up;
 use tokio::sync::oneshot;
 
 use super::command::{Notice, Notices, Object};
-use super::turns::{CHORES, Party};
+use super::crew::{Clerk, Crew, Inlet, Step};
+use super::turns::Party;
 
 /// What a reader is asked.
 pub(super) enum ReadJob {
@@ -44,7 +44,8 @@ pub(super) enum Loaded {
 /// The way to a reader.
 #[derive(Clone)]
 pub(super) struct ReadJobs {
-    queue: Sender<ReadJob>,
+    /// `None`: to nobody.
+    desk: Option<Arc<Inlet<Reader>>>,
     /// The session is over: blocks are wanted no more, though roots may be.
     over: Arc<AtomicBool>,
 }
@@ -52,12 +53,14 @@ pub(super) struct ReadJobs {
 impl ReadJobs {
     /// To nobody: whatever is sent is dropped.
     pub fn unread() -> ReadJobs {
-        ReadJobs { queue: channel().0, over: Arc::default() }
+        ReadJobs { desk: None, over: Arc::default() }
     }
 
     /// Queues a job. A reader that is gone drops it, which its answer's receiver notices.
     pub fn send(&self, job: ReadJob) {
-        let _ = self.queue.send(job);
+        if let Some(desk) = &self.desk {
+            desk.send(job);
+        }
     }
 
     /// Blocks that are still to be loaded are not wanted any more.
@@ -66,26 +69,24 @@ impl ReadJobs {
     }
 }
 
-/// Starts the reader of a session.
-///
-/// # Errors
-/// When the system gives no thread.
-pub(super) fn spawn(
+/// Reads an object for a session.
+pub(super) struct Reader {
     flow: FlowId,
-    object: Object,
-    party: Party,
+    reading: Reading,
+    /// The session is over.
+    over: Arc<AtomicBool>,
     notices: Notices,
-) -> io::Result<ReadJobs> {
-    let (queue, jobs) = channel();
-    let over = Arc::new(AtomicBool::new(false));
-    let is_over = Arc::clone(&over);
-    let thread = std::thread::Builder::new().name("gtp-reader".into());
-    thread.spawn(move || read(flow, Reading::of(object, party), &jobs, &is_over, &notices))?;
-    Ok(ReadJobs { queue, over })
+    clock: Clock,
+    /// Roots that are being computed.
+    hashing: Option<Hashing>,
 }
 
-/// How a reader begins.
-pub(super) type Start = fn(FlowId, Object, Party, Notices) -> io::Result<ReadJobs>;
+/// Roots of these files that are still to be computed, those before them, and who waits for all.
+struct Hashing {
+    files: Range<u32>,
+    values: Vec<Value>,
+    answer: oneshot::Sender<Result<Vec<Value>, SourceError>>,
+}
 
 /// The reader has ended, which it does on its own only when it cannot go on.
 pub(super) fn gone() -> SourceError {
@@ -93,40 +94,84 @@ pub(super) fn gone() -> SourceError {
     SourceError::Read { path: "the object".into(), source }
 }
 
-fn read(
-    flow: FlowId,
-    mut reading: Reading,
-    jobs: &Receiver<ReadJob>,
-    over: &AtomicBool,
-    notices: &Notices,
-) {
-    let clock = Clock::start();
-    for job in jobs {
-        match job {
-            ReadJob::Load { .. } if over.load(Ordering::Relaxed) => {}
-            ReadJob::Load { file, block, first_unit, cut, mut buffer } => {
-                let began = clock.now();
-                let loaded = match reading.load(file, block, &mut buffer) {
-                    Ok(()) => {
-                        let took = clock.now().since(began);
-                        Loaded::Block { first_unit, cut, content_and_trailer: buffer, took }
-                    }
-                    Err(error) => Loaded::Failed { error },
-                };
-                reading.tell(flow, notices);
-                notices.send(Notice::Loaded(flow, loaded));
+impl Reader {
+    /// A reader for this session, and for this party.
+    pub fn new(flow: FlowId, object: Object, party: Party, notices: Notices) -> Reader {
+        let (reading, over) = (Reading::of(object, party), Arc::default());
+        Reader { flow, reading, over, notices, clock: Clock::start(), hashing: None }
+    }
+
+    /// Gives the reader its desk.
+    pub fn at_desk(self, crew: &Arc<Crew>) -> ReadJobs {
+        let (device, over) = (self.reading.object.device(), Arc::clone(&self.over));
+        ReadJobs { desk: Some(Arc::new(Inlet::open(crew, self, device))), over }
+    }
+
+    fn load(&mut self, (file, block): (u32, u64), (first_unit, cut): (u64, u16), out: Framed) {
+        let (began, mut buffer) = (self.clock.now(), out);
+        let loaded = match self.reading.load(file, block, &mut buffer) {
+            Ok(()) => {
+                let took = self.clock.now().since(began);
+                Loaded::Block { first_unit, cut, content_and_trailer: buffer, took }
             }
-            ReadJob::Roots(files, answer) => {
-                let values = reading.roots(files, &|| !answer.is_closed());
-                reading.tell(flow, notices);
-                // Whoever asked may have gone; then nobody misses the answer.
-                let _ = answer.send(values);
+            Err(error) => Loaded::Failed { error },
+        };
+        self.reading.tell(self.flow, &self.notices);
+        self.notices.send(Notice::Loaded(self.flow, loaded));
+    }
+
+    /// Goes on with roots, or answers.
+    fn go_on(&mut self, hashing: Hashing, hashed: Result<Hashed, SourceError>) -> Step {
+        let all = match hashed {
+            Ok(Hashed::Some) => {
+                self.hashing = Some(hashing);
+                return Step::Chore(self.reading.party);
             }
-        }
+            Ok(Hashed::All) => Ok(hashing.values),
+            Err(error) => Err(error),
+        };
+        self.reading.tell(self.flow, &self.notices);
+        // Whoever asked may have gone; then nobody misses the answer.
+        let _ = hashing.answer.send(all);
+        Step::Go
     }
 }
 
-/// Blocks that are hashed before another session's turn: some milliseconds' work.
+impl Clerk for Reader {
+    type Job = ReadJob;
+
+    fn work(&mut self, job: ReadJob) -> Step {
+        match job {
+            ReadJob::Load { .. } if self.over.load(Ordering::Relaxed) => Step::Go,
+            ReadJob::Load { file, block, first_unit, cut, buffer } => {
+                self.load((file, block), (first_unit, cut), buffer);
+                Step::Go
+            }
+            ReadJob::Roots(files, answer) => {
+                let mut hashing = Hashing { files, values: Vec::new(), answer };
+                let hashed = self.reading.known_roots(&mut hashing);
+                self.go_on(hashing, hashed)
+            }
+        }
+    }
+
+    fn chore(&mut self, may_go_on: &dyn Fn() -> bool) -> Step {
+        let Some(mut hashing) = self.hashing.take() else { return Step::Go };
+        let hashed = self.reading.hash(&mut hashing, may_go_on);
+        self.go_on(hashing, hashed)
+    }
+}
+
+/// How far roots are.
+#[derive(Debug, PartialEq, Eq)]
+enum Hashed {
+    /// There are more to be computed.
+    Some,
+    /// All are there.
+    All,
+}
+
+/// Blocks that are hashed before another client's turn: some milliseconds' work.
 const BLOCKS_A_TURN: u32 = 8;
 
 /// Roots of one question that are given without a turn, if no file must be read for them.
@@ -197,60 +242,48 @@ impl Reading {
         Ok(())
     }
 
-    /// The roots of `files`, as long as somebody waits for them; zeros for directories and for
-    /// files that cannot be given.
-    fn roots(
-        &mut self,
-        files: Range<u32>,
-        wanted: &(dyn Fn() -> bool + Sync),
-    ) -> Result<Vec<Value>, SourceError> {
-        let mut values = Vec::new();
+    /// Begins to compute roots: those for which no file must be read, as far as they come first.
+    /// A directory, and a file that cannot be given, have zeros.
+    fn known_roots(&mut self, hashing: &mut Hashing) -> Result<Hashed, SourceError> {
+        let files = hashing.files.clone();
         // Blocks that were sent have been hashed already, and their roots cost little.
         let few = files.start..files.end.min(files.start.saturating_add(ROOTS_AT_ONCE));
-        match self.add_roots(few, &mut values, &|| false) {
+        match self.add_roots(few, &mut hashing.values, &|| false) {
             Ok(()) | Err(SourceError::Unwanted) => {}
             Err(error) => return Err(error),
         }
-        let rest = files.start + values.len() as u32..files.end;
-        if rest.is_empty() {
-            return Ok(values);
-        }
-        std::thread::scope(|scope| {
-            let hasher = std::thread::Builder::new().name("gtp-hasher".into());
-            let reading = &mut *self;
-            let hashing = hasher.spawn_scoped(scope, move || {
-                gtp_sys::schedule::background();
-                reading.hash(rest, values, wanted)
-            });
-            // The system may have no thread to give: the peer then hears that reading failed.
-            let hashed = hashing.map(|thread| thread.join()).map_err(no_thread)?;
-            hashed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        hashing.files.start += hashing.values.len() as u32;
+        Ok(if hashing.files.is_empty() { Hashed::All } else { Hashed::Some })
     }
 
-    /// Adds the roots of `files`, in turns with others.
+    /// Computes more of them, as long as somebody waits and it may go on.
     fn hash(
         &mut self,
-        files: Range<u32>,
-        mut values: Vec<Value>,
-        wanted: &dyn Fn() -> bool,
-    ) -> Result<Vec<Value>, SourceError> {
-        let (turn, looks) = (RefCell::new(CHORES.take(self.party)), Cell::new(0));
+        hashing: &mut Hashing,
+        may_go_on: &dyn Fn() -> bool,
+    ) -> Result<Hashed, SourceError> {
+        let (looks, is_over) = (Cell::new(0), Cell::new(false));
+        let Hashing { files, values, answer } = hashing;
         // Whether it is wanted is asked before each file and block: a time to let others in.
         let wanted = &|| {
             looks.set(looks.get() + 1);
-            if looks.get() % BLOCKS_A_TURN == 0 {
-                turn.borrow_mut().offer();
-            }
-            wanted()
+            is_over.set(looks.get() % BLOCKS_A_TURN == 0 && !may_go_on());
+            !is_over.get() && !answer.is_closed()
         };
-        for file in files {
-            if !wanted() {
-                return Err(SourceError::Unwanted);
+        while files.start < files.end {
+            let one = files.start..files.start + 1;
+            let done = if wanted() {
+                self.add_roots(one, values, wanted)
+            } else {
+                Err(SourceError::Unwanted)
+            };
+            match done {
+                Ok(()) => files.start += 1,
+                Err(SourceError::Unwanted) if is_over.get() => return Ok(Hashed::Some),
+                Err(error) => return Err(error),
             }
-            self.add_roots(file..file + 1, &mut values, wanted)?;
         }
-        Ok(values)
+        Ok(Hashed::All)
     }
 
     fn add_roots(
@@ -292,105 +325,5 @@ impl Reading {
     }
 }
 
-fn no_thread(source: io::Error) -> SourceError {
-    SourceError::Read { path: "the object".into(), source }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::sync::atomic::AtomicI32;
-
-    use gtp_store::{BlockSource, Export, FileSource, Pattern, SyntheticSource, new_framed};
-    use gtp_sys::wake::Poller;
-
-    use super::*;
-
-    fn reading(object: impl BlockSource + 'static) -> Reading {
-        Reading::of(Box::new(object), Party::Listed(1))
-    }
-
-    #[test]
-    fn hashing_stops_at_the_next_file_when_nobody_waits() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "c", "d"] {
-            std::fs::write(dir.path().join(name), name).unwrap();
-        }
-        let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
-        let mut object = reading(FileSource::new(scanned));
-        let all = object.object.manifest().entries.len() as u32;
-        let looks = AtomicI32::new(0);
-        let stays = || looks.fetch_add(1, Ordering::Relaxed) < 2;
-        assert!(matches!(object.roots(0..all, &stays), Err(SourceError::Unwanted)));
-        assert_eq!(looks.load(Ordering::Relaxed), 3);
-        assert_eq!(object.roots(0..all, &|| true).unwrap().len(), all as usize);
-    }
-
-    #[test]
-    fn hashing_stops_at_the_next_block_of_a_large_file_and_goes_on_from_there() {
-        let dir = tempfile::tempdir().unwrap();
-        let content: Vec<u8> = (0..9 * BLOCK + 5).map(|at| (at % 251) as u8).collect();
-        std::fs::write(dir.path().join("large"), &content).unwrap();
-        let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
-        let mut object = reading(FileSource::new(scanned));
-        let looks = AtomicI32::new(0);
-        let stays = || looks.fetch_add(1, Ordering::Relaxed) < 4;
-        assert!(matches!(object.roots(0..1, &stays), Err(SourceError::Unwanted)));
-        assert_eq!(
-            looks.load(Ordering::Relaxed),
-            5,
-            "one look before the file, and one before each block"
-        );
-        looks.store(-6, Ordering::Relaxed);
-        let whole = object.roots(0..1, &stays).unwrap();
-        assert_eq!(whole, [*blake3::hash(&content).as_bytes()]);
-        assert_eq!(
-            looks.load(Ordering::Relaxed),
-            -6 + 1 + 7,
-            "the three blocks read before were not read again"
-        );
-    }
-
-    #[test]
-    fn files_are_read_for_their_roots_on_a_thread_of_low_priority_and_known_roots_at_once() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in 0..100 {
-            std::fs::write(dir.path().join(name.to_string()), "some").unwrap();
-        }
-        let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
-        let mut object = reading(FileSource::new(scanned));
-        let threads = Mutex::new(BTreeSet::new());
-        let wanted = || {
-            threads.lock().unwrap().insert(std::thread::current().name().map(str::to_owned));
-            true
-        };
-        object.roots(0..100, &wanted).unwrap();
-        let hasher = BTreeSet::from([Some("gtp-hasher".to_owned())]);
-        assert_eq!(std::mem::take(&mut *threads.lock().unwrap()), hasher);
-        object.roots(10..10 + ROOTS_AT_ONCE, &wanted).unwrap();
-        assert!(threads.lock().unwrap().is_empty(), "nothing was read");
-        object.roots(0..100, &wanted).unwrap();
-        assert_eq!(*threads.lock().unwrap(), hasher, "a long answer takes turns");
-    }
-
-    #[test]
-    fn blocks_of_a_session_that_is_over_are_not_read() {
-        let name = RelPath::new("x").unwrap();
-        let source = SyntheticSource::file(name, 3 * BLOCK, Pattern::Zeros);
-        let poller = Poller::new().unwrap();
-        let (notices_in, heard) = channel();
-        let (jobs_in, jobs) = channel();
-        for block in 0..3 {
-            let (cut, buffer) = (1_400, new_framed());
-            jobs_in.send(ReadJob::Load { file: 0, block, first_unit: block, cut, buffer }).unwrap();
-        }
-        let (answer, mut roots) = oneshot::channel();
-        jobs_in.send(ReadJob::Roots(0..1, answer)).unwrap();
-        drop(jobs_in);
-        let notices = Notices::new(notices_in, poller.waker());
-        read(1, reading(source), &jobs, &AtomicBool::new(true), &notices);
-        drop(notices);
-        assert!(heard.recv().is_err(), "no block was loaded");
-        assert_eq!(roots.try_recv().unwrap().unwrap().len(), 1, "roots may still be asked for");
-    }
-}
+mod tests;

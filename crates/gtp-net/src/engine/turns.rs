@@ -12,10 +12,12 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// The turns of this process. There is one for every four processors, and at least one.
-pub(crate) static CHORES: LazyLock<Turns> = LazyLock::new(|| {
-    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    Turns::new(processors.div_ceil(4))
-});
+pub(crate) static CHORES: LazyLock<Turns> = LazyLock::new(|| Turns::new(width()));
+
+/// How many turns this process has at a time.
+pub(crate) fn width() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get).div_ceil(4)
+}
 
 /// Turns that listed clients get before a stranger gets one, while both wait. It leaves 3 % of the
 /// turns to strangers.
@@ -41,7 +43,7 @@ impl Party {
     }
 }
 
-/// A fixed number of turns, and the queue of workers that wait for one.
+/// A fixed number of turns, and the queue of those that wait for one.
 pub(crate) struct Turns {
     queue: Mutex<Queue>,
 }
@@ -58,14 +60,22 @@ struct Queue {
 /// The parties of one kind, listed clients or strangers.
 #[derive(Default)]
 struct Lane {
-    /// Workers that wait, in the order in which they came.
-    waiting: Vec<(Party, Arc<Bell>)>,
+    /// Those that wait, in the order in which they came.
+    waiting: Vec<(Party, Waiter)>,
     /// Turns that each party has had. A new party begins with one more than `level`, so that it
     /// queues behind those that wait. A party that has had no more than that, and does not wait, is
     /// forgotten.
     had: HashMap<Party, u64>,
     /// Turns that the party with the latest turn had had before it.
     level: u64,
+}
+
+/// What waits for a turn.
+enum Waiter {
+    /// A thread.
+    Thread(Arc<Bell>),
+    /// Work that has no thread before it has a turn.
+    Work(Box<dyn FnOnce() + Send>),
 }
 
 #[derive(Default)]
@@ -100,6 +110,25 @@ impl Turns {
         Turn { turns: self, party }
     }
 
+    /// Calls `work` with a turn once there is one: at once, or on the thread that gives one up. It
+    /// must be short, and may drop the turn.
+    pub fn take_later(
+        &'static self,
+        party: Party,
+        work: impl FnOnce(Turn<'static>) + Send + 'static,
+    ) {
+        {
+            let mut queue = self.queue();
+            if queue.free == 0 {
+                let later = Box::new(move || work(Turn { turns: self, party }));
+                return queue.lane(party).enqueue(party, Waiter::Work(later));
+            }
+            queue.free -= 1;
+            queue.lane(party).count(party);
+        }
+        work(Turn { turns: self, party });
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,19 +137,36 @@ impl Turns {
 impl Turn<'_> {
     /// Gives the turn up to parties that are due earlier, and waits for it to come back.
     pub fn offer(&mut self) {
-        let bell = {
+        let (own, due) = {
             let mut queue = self.turns.queue();
             let own = queue.lane(self.party).wait(self.party);
-            queue.pass_on();
-            own
+            (own, queue.pass_on())
         };
-        bell.wait();
+        call(due);
+        own.wait();
+    }
+
+    /// Whether others wait for a turn.
+    pub fn is_wanted(&self) -> bool {
+        let queue = self.turns.queue();
+        !queue.listed.waiting.is_empty() || !queue.strangers.waiting.is_empty()
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.turns.queue().pass_on();
+        // Whoever is due may do without its turn at once, and would look for the next one.
+        let due = self.turns.queue().pass_on();
+        call(due);
+    }
+}
+
+/// Tells whoever is due that its turn has come.
+fn call(due: Option<Waiter>) {
+    match due {
+        Some(Waiter::Thread(bell)) => bell.ring(),
+        Some(Waiter::Work(work)) => work(),
+        None => {}
     }
 }
 
@@ -132,37 +178,41 @@ impl Queue {
         }
     }
 
-    /// Gives a turn that has become free to the worker that is due, if one waits.
-    fn pass_on(&mut self) {
+    /// Gives a turn that has become free to whoever is due, if anyone waits: it is to be called.
+    #[must_use]
+    fn pass_on(&mut self) -> Option<Waiter> {
         let strangers_wait = !self.strangers.waiting.is_empty();
         let strangers_due = strangers_wait && self.listed_in_a_row >= LISTED_IN_A_ROW;
-        if !strangers_due && let Some(bell) = self.listed.next() {
+        if !strangers_due && let Some(due) = self.listed.next() {
             self.listed_in_a_row = if strangers_wait { self.listed_in_a_row + 1 } else { 0 };
-            return bell.ring();
+            return Some(due);
         }
         self.listed_in_a_row = 0;
-        match self.strangers.next() {
-            Some(bell) => bell.ring(),
-            None => self.free += 1,
-        }
+        let due = self.strangers.next();
+        self.free += usize::from(due.is_none());
+        due
     }
 }
 
 impl Lane {
     fn wait(&mut self, party: Party) -> Arc<Bell> {
         let bell = Arc::new(Bell::default());
-        self.had.insert(party, self.had(party));
-        self.waiting.push((party, Arc::clone(&bell)));
+        self.enqueue(party, Waiter::Thread(Arc::clone(&bell)));
         bell
     }
 
-    /// Takes out the worker that is due: the first of the party that has had fewest turns.
-    fn next(&mut self) -> Option<Arc<Bell>> {
+    fn enqueue(&mut self, party: Party, waiter: Waiter) {
+        self.had.insert(party, self.had(party));
+        self.waiting.push((party, waiter));
+    }
+
+    /// Takes out who is due: the first of the party that has had fewest turns.
+    fn next(&mut self) -> Option<Waiter> {
         let waiting = self.waiting.iter().enumerate();
         let due = waiting.min_by_key(|(at, (party, _))| (self.had(*party), *at));
-        let (party, bell) = self.waiting.remove(due?.0);
+        let (party, waiter) = self.waiting.remove(due?.0);
         self.count(party);
-        Some(bell)
+        Some(waiter)
     }
 
     fn had(&self, party: Party) -> u64 {
@@ -235,7 +285,7 @@ mod tests {
         let mut bells: Vec<_> = parties.iter().map(|&p| queue.lane(p).wait(p)).collect();
         let mut got = vec![0; parties.len()];
         for _ in 0..turns {
-            queue.pass_on();
+            call(queue.pass_on());
             let rung = |bell: &Arc<Bell>| *bell.rung.lock().unwrap();
             let who = bells.iter().position(rung).unwrap();
             got[who] += 1;
@@ -271,17 +321,17 @@ mod tests {
         let busy = Party::Listed(0);
         for _ in 0..1_000 {
             queue.listed.wait(busy);
-            queue.pass_on();
+            call(queue.pass_on());
         }
         let waits = queue.listed.wait(busy);
         for key in 1..10_000 {
             queue.listed.wait(Party::Listed(key));
             queue.listed.wait(Party::Listed(key));
-            queue.pass_on();
+            call(queue.pass_on());
             assert!(key < 3 || *waits.rung.lock().unwrap(), "{key}");
         }
         queue.listed.waiting.truncate(3);
-        queue.pass_on();
+        call(queue.pass_on());
         assert!(queue.listed.had.len() <= 3, "{:?}", queue.listed.had);
     }
 

@@ -81,7 +81,7 @@ impl Unthreaded {
         let new = NewTransfer {
             transfer,
             open,
-            writer: writer::here,
+            writer: Box::new(writer::here),
             events: unbounded_channel().0,
             progress: Arc::default(),
         };

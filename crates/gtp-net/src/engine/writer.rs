@@ -1,14 +1,13 @@
 //! The worker that writes a transfer's blocks.
 //!
-//! One thread per transfer owns the [`BlockSink`], takes jobs in order and answers each. It makes
+//! A clerk of the crew's owns the [`BlockSink`], takes jobs in order and answers each. It makes
 //! what was written durable at least every 50 ms. After a failure, or when nobody can give it work
 //! any more, it keeps for a resume what can be kept, and ends.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::sync::Arc;
 
 use gtp_alloc::{Span, Time};
 use gtp_proto::RangeSet;
@@ -16,6 +15,7 @@ use gtp_store::{BlockSink, Finished, LOST, Refused, SinkError, Value, Window, em
 use gtp_sys::Clock;
 
 use super::command::{Notice, Notices, TransferId};
+use super::crew::{Clerk, Crew, Inlet, Step};
 
 /// What a writer is asked.
 pub(super) enum WriteJob {
@@ -60,28 +60,27 @@ pub(super) enum Written {
     Failed(SinkError),
 }
 
-/// The way to a writer. Dropping that to a thread suspends the sink.
+/// The way to a writer. Dropping that to one at a desk suspends the sink.
 pub(super) enum WriteJobs {
-    /// It has a thread.
-    Apart(Sender<WriteJob>),
-    /// It has none, until it ends.
+    /// It has a desk, and the crew's workers do its jobs.
+    Apart(Inlet<Writer>),
+    /// It has none; its jobs are done here until it ends.
     Here(RefCell<Option<Writer>>),
 }
 
 /// How a writer begins.
-pub(super) type Start = fn(TransferId, Box<dyn BlockSink>, Notices) -> io::Result<WriteJobs>;
+pub(super) type Start =
+    Box<dyn FnOnce(TransferId, Box<dyn BlockSink>, Notices) -> io::Result<WriteJobs> + Send>;
 
 impl WriteJobs {
     /// Gives the writer a job. A writer that is gone has said why.
     pub fn send(&self, job: WriteJob) {
         match self {
-            WriteJobs::Apart(queue) => {
-                let _ = queue.send(job);
-            }
+            WriteJobs::Apart(desk) => desk.send(job),
             WriteJobs::Here(writer) => {
                 let mut here = writer.borrow_mut();
                 let Some(writer) = here.as_mut() else { return };
-                match writer.work(job) {
+                match writer.try_to(job) {
                     Ok(Next::Job) => {}
                     Ok(Next::End) => *here = None,
                     Err(error) => {
@@ -97,22 +96,18 @@ impl WriteJobs {
 /// Blocks are made durable at least this often.
 const CHECKPOINT_EVERY: Span = Span::from_millis(50);
 
-/// Starts the writer of a transfer.
+/// Gives the writer of a transfer its desk, if there is a crew.
 ///
 /// # Errors
-/// When the system gives no thread.
-pub(super) fn spawn(
-    transfer: TransferId,
-    sink: Box<dyn BlockSink>,
-    notices: Notices,
-) -> io::Result<WriteJobs> {
-    let (jobs_in, jobs) = channel();
-    let writer = Writer::new(transfer, sink, notices);
-    std::thread::Builder::new().name("gtp-writer".into()).spawn(move || writer.run(&jobs))?;
-    Ok(WriteJobs::Apart(jobs_in))
+/// Why there is none.
+pub(super) fn at_desk(crew: io::Result<Arc<Crew>>) -> Start {
+    Box::new(move |transfer, sink, notices| {
+        let device = sink.device();
+        Ok(WriteJobs::Apart(Inlet::open(&crew?, Writer::new(transfer, sink, notices), device)))
+    })
 }
 
-/// The same without a thread: a job is done, and answered, when it is given. It makes nothing
+/// The same without a desk: a job is done, and answered, when it is given. It makes nothing
 /// durable in between.
 ///
 /// # Errors
@@ -156,32 +151,6 @@ impl Writer {
         writer
     }
 
-    fn run(mut self, jobs: &Receiver<WriteJob>) {
-        loop {
-            let job = match jobs.recv_timeout(self.patience()) {
-                Ok(job) => Some(job),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => {
-                    let _ = self.sink.suspend(); // Nobody is left to hear of a failure.
-                    return;
-                }
-            };
-            let next = match job {
-                Some(job) => self.work(job),
-                None => Ok(Next::Job),
-            };
-            let next = match next {
-                Ok(Next::Job) => self.checkpoint_if_due(),
-                Ok(Next::End) => return,
-                Err(error) => Err(error),
-            };
-            match next {
-                Ok(()) => {}
-                Err(error) => return self.fail(error),
-            }
-        }
-    }
-
     fn fail(&mut self, error: SinkError) {
         // The failure itself is what matters; suspending is best effort.
         let _ = self.sink.suspend();
@@ -189,7 +158,7 @@ impl Writer {
         self.answer(Written::Failed(error));
     }
 
-    fn work(&mut self, job: WriteJob) -> Result<Next, SinkError> {
+    fn try_to(&mut self, job: WriteJob) -> Result<Next, SinkError> {
         match job {
             WriteJob::Block { file, block, first_unit, mut bytes } => {
                 let len = bytes.len();
@@ -281,25 +250,52 @@ impl Writer {
         }
     }
 
-    fn checkpoint_if_due(&mut self) -> Result<(), SinkError> {
-        let due = |since: Time| self.clock.now().since(since) >= CHECKPOINT_EVERY;
-        if self.dirty_since.is_some_and(due) {
+    fn checkpoint_if_due(&mut self) -> Result<Next, SinkError> {
+        if self.due().is_some_and(|due| self.clock.now() >= due) {
             self.sink.checkpoint()?;
             self.dirty_since = None;
         }
-        Ok(())
+        Ok(Next::Job)
     }
 
-    /// How long to wait for a job.
-    fn patience(&self) -> Duration {
-        let patience = match self.dirty_since {
-            Some(since) => CHECKPOINT_EVERY.saturating_sub(self.clock.now().since(since)),
-            None => Span::from_secs(3_600),
-        };
-        gtp_sys::clock::duration(patience)
+    /// What follows for its desk.
+    fn step(&mut self, done: Result<Next, SinkError>) -> Step {
+        match done {
+            Ok(Next::Job) => Step::Go,
+            Ok(Next::End) => Step::End,
+            Err(error) => {
+                self.fail(error);
+                Step::End
+            }
+        }
     }
 
     fn answer(&self, written: Written) {
         self.notices.send(Notice::Written(self.transfer, written));
+    }
+}
+
+impl Clerk for Writer {
+    type Job = WriteJob;
+
+    fn work(&mut self, job: WriteJob) -> Step {
+        let done = self.try_to(job).and_then(|next| match next {
+            Next::Job => self.checkpoint_if_due(),
+            Next::End => Ok(Next::End),
+        });
+        self.step(done)
+    }
+
+    fn tick(&mut self) -> Step {
+        let done = self.checkpoint_if_due();
+        self.step(done)
+    }
+
+    fn due(&self) -> Option<Time> {
+        self.dirty_since.map(|since| since + CHECKPOINT_EVERY)
+    }
+
+    fn close(&mut self) {
+        let _ = self.sink.suspend(); // Nobody is left to hear of a failure.
     }
 }

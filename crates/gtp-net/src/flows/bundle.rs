@@ -144,6 +144,10 @@ impl BlockSource for Bundle {
         self.parts[part].load_block(inner, block, out)
     }
 
+    fn device(&self) -> Option<u64> {
+        self.parts.iter().find_map(|part| part.device())
+    }
+
     fn take_remarks(&mut self) -> Vec<(u32, SourceError)> {
         let mut all = Vec::new();
         for (part, source) in self.parts.iter_mut().enumerate() {

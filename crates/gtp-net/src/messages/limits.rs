@@ -94,7 +94,7 @@ pub const ALONE_RATE: RangeInclusive<u64> = ALONE_RATE_LEAST..=ALONE_RATE_MOST;
 pub const UNIT_PAYLOAD: RangeInclusive<u16> = 1_180..=8_900;
 
 /// Control intervals in microseconds. The product uses 10 to 100 ms; experiments go further.
-pub const INTERVAL_US: RangeInclusive<u32> = 1_000..=1_000_000;
+pub const INTERVAL_US: RangeInclusive<u32> = 1_000..=600_000_000;
 
 /// Bytes of a symbolic link's target: Linux's PATH_MAX without the final zero.
 pub const TARGET_MAX: usize = 4_095;

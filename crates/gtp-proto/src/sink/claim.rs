@@ -58,7 +58,7 @@ impl SinkSession {
 
     /// Looks at what the source has made of its grants.
     pub(super) fn look_at_usage(&mut self, now: Time) {
-        let intervals = self.grant.interval * 2;
+        let intervals = self.grant.pause() * 2;
         let (usual, least) = (self.rtt.smoothed() + intervals, self.rtt.least() + intervals);
         let trip = Trip { usual, least };
         let awaits = if self.asker.outstanding() > 0 { Awaits::Units } else { Awaits::Nothing };

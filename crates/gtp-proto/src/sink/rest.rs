@@ -33,8 +33,8 @@ impl SinkSession {
         match now.since(self.started) {
             _ if self.handshake.is_presumed() => PRESUMED_INTERVAL,
             age if age < YOUTH.max(self.rtt.smoothed() * YOUTH_ROUNDS) => YOUNG_INTERVAL,
-            _ if self.resting => self.grant.interval.max(INTERVAL_MAX),
-            _ => self.grant.interval,
+            _ if self.resting => INTERVAL_MAX,
+            _ => self.grant.pause(),
         }
     }
 
@@ -50,6 +50,6 @@ impl SinkSession {
     #[cold]
     pub(super) fn stir(&mut self, now: Time) {
         self.resting = false;
-        self.feedback_due = self.feedback_due.min(now + self.grant.interval);
+        self.feedback_due = self.feedback_due.min(now + self.grant.pause());
     }
 }

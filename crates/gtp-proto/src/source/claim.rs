@@ -51,7 +51,7 @@ impl SourceSession {
             return granted;
         }
         let supplied = self.demand.supplied(now, left(&self.answerer, self.packet_bytes()));
-        let said = self.config.link.wire_bytes(STATUS_LEN).per(self.target.interval);
+        let said = self.config.link.wire_bytes(STATUS_LEN).per(self.target.pause());
         granted.min(supplied.saturating_add(said.min(supplied)))
     }
 }

@@ -21,7 +21,7 @@ impl SourceSession {
     pub(super) fn pause(&mut self, now: Time) -> Span {
         self.resting = self.is_resting(now);
         let least = if self.resting { INTERVAL_MAX } else { self.paid_pause() };
-        self.target.interval.max(least)
+        self.target.pause().max(least)
     }
 
     /// The pause at which statuses take no more than half of what both ends grant: that much the
@@ -50,6 +50,6 @@ impl SourceSession {
     #[cold]
     pub(super) fn stir(&mut self, now: Time) {
         self.resting = false;
-        self.status_due = self.status_due.min(now + self.target.interval);
+        self.status_due = self.status_due.min(now + self.target.pause());
     }
 }

@@ -77,6 +77,10 @@ impl BlockSink for ChosenSink {
         self.inner.window()
     }
 
+    fn device(&self) -> Option<u64> {
+        self.inner.device()
+    }
+
     fn write_block(&mut self, file: u32, block: u64, framed: &[u8]) -> Result<Written, SinkError> {
         match self.place(file) {
             Some(place) => self.inner.write_block(place, block, framed),

@@ -37,6 +37,10 @@ impl BlockSource for RenamedSource {
         self.inner.load_block(file, block, out)
     }
 
+    fn device(&self) -> Option<u64> {
+        self.inner.device()
+    }
+
     fn take_remarks(&mut self) -> Vec<(u32, SourceError)> {
         self.inner.take_remarks()
     }

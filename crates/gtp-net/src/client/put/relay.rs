@@ -432,6 +432,10 @@ impl BlockSource for Tapped {
         Ok(())
     }
 
+    fn device(&self) -> Option<u64> {
+        self.source.device()
+    }
+
     fn take_remarks(&mut self) -> Vec<(u32, SourceError)> {
         self.source.take_remarks()
     }

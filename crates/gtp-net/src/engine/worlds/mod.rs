@@ -139,7 +139,7 @@ impl World {
         let new = NewTransfer {
             transfer: TRANSFER,
             open,
-            writer: writer::here,
+            writer: Box::new(writer::here),
             events: out,
             progress: Arc::new(Mutex::default()),
         };
