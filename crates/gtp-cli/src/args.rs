@@ -364,10 +364,10 @@ impl PathArgs {
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// The directory, or the file, to export; without it, the exports that the configuration file
-    /// names ([export.NAME])
+    /// names ([export.NAME]). Its groups ([group.NAME]) count for both
     #[arg(value_hint = ValueHint::AnyPath)]
     pub dir: Option<PathBuf>,
-    /// What the configuration file names.
+    /// What the configuration file names: exports and groups.
     #[arg(skip)]
     pub exports: Option<Exports>,
     /// Where to listen, TCP and UDP; port 0 takes a free one

@@ -30,7 +30,7 @@ pub struct File {
     pub path: Option<PathBuf>,
     /// The hosts that it names.
     pub hosts: Hosts,
-    /// What a server of this user exports, if it names exports.
+    /// What a server of this user exports, and its groups, if it names either.
     pub exports: Option<Exports>,
     values: BTreeMap<String, String>,
 }

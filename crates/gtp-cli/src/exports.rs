@@ -42,7 +42,7 @@ impl fmt::Display for Bad {
     }
 }
 
-/// Takes the tables of exports and groups out of the configuration file; `None` without exports.
+/// Takes the tables of exports and groups out of the configuration file; `None` if there are none.
 ///
 /// # Errors
 /// [`Bad`], with the first key that cannot be used.
@@ -59,14 +59,33 @@ pub fn take(file: &mut toml::Table) -> Result<Option<Exports>, Bad> {
         let rule = group(&name, &says)?;
         exports.groups.insert(name, rule);
     }
+    if exports == Exports::default() {
+        return Ok(None);
+    }
     if exports.exports.is_empty() {
-        return match exports.groups.is_empty() {
-            true => Ok(None),
-            false => Err(whole(GROUP)("groups need exports: write [export.NAME] as well")),
-        };
+        exports.groups.iter().try_for_each(|(name, rule)| needs_no_export(name, rule))?;
     }
     exports.check().map_err(|why| whole(EXPORT)(&why.to_string()))?;
     Ok(Some(exports))
+}
+
+/// Looks whether a group can be one of a server with a directory.
+///
+/// # Errors
+/// [`Bad`], with the first key that is about exports.
+fn needs_no_export(name: &str, rule: &GroupRule) -> Result<(), Bad> {
+    let Grants { read, write, delete } = &rule.grants;
+    let said = [
+        ("read", !read.is_empty()),
+        ("write", !write.is_empty()),
+        ("delete", !delete.is_empty()),
+        ("quota", rule.quota.bytes.is_some()),
+        ("quota-files", rule.quota.files.is_some()),
+    ];
+    match said.into_iter().find(|(_, is_said)| *is_said) {
+        Some((key, _)) => Err(at(GROUP, name, key, NEEDS_EXPORTS.into())),
+        None => Ok(()),
+    }
 }
 
 fn tables(file: &mut toml::Table, table: &'static str) -> Result<Vec<(String, toml::Table)>, Bad> {
@@ -166,6 +185,9 @@ fn share_at(says: &toml::Table) -> Result<ShareAt, String> {
     }
 }
 
+const NEEDS_EXPORTS: &str = "is about places in exports, and the file has none: write \
+                             [export.NAME] tables and start `gtp serve` without a directory, or \
+                             take this line out";
 const NO_SETTING: &str = "no setting of an export; there are path, read, write, delete, hidden, \
                           quota and quota-files";
 const NO_GROUP_SETTING: &str = "no setting of a group; there are keys, read, write, delete, quota, \
@@ -294,7 +316,7 @@ pub fn settings(exports: &Exports) -> Vec<(String, String)> {
 }
 
 fn say_quota(of: &str, quota: Quota) -> impl Iterator<Item = (String, String)> {
-    let bytes = quota.bytes.map(|bytes| (format!("{of}.quota"), words::say_bytes(bytes)));
+    let bytes = quota.bytes.map(|bytes| (format!("{of}.quota"), words::say_quota(bytes)));
     let files = quota.files.map(|files| (format!("{of}.quota-files"), files.to_string()));
     bytes.into_iter().chain(files)
 }
@@ -375,6 +397,13 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_name_no_places_and_have_no_quotas_need_no_exports() {
+        let all = read("[group.staff]\nrate = \"20Mbit\"\nwindow = \"22:00-06:00\"\n");
+        let all = all.unwrap().unwrap();
+        assert_eq!((all.exports.len(), all.groups.len()), (0, 1));
+    }
+
+    #[test]
     fn what_no_export_or_group_has_is_refused_by_table_and_key() {
         for (text, name, key) in [
             ("[export.a]\nread = true", "a", ""),
@@ -405,7 +434,9 @@ mod tests {
                 "g",
                 "at",
             ),
-            ("[group.g]\nread = [\"a\"]", "", ""),
+            ("[group.g]\nread = [\"a\"]", "g", "read"),
+            ("[group.g]\nrate = \"1Mbit\"\nquota-files = 7", "g", "quota-files"),
+            ("[group.g]\ntotal-rate = \"1Mbit\"\nguarantee = \"2Mbit\"", "", ""),
             ("[export]\na = 1", "a", ""),
         ] {
             let bad = read(text).unwrap_err();

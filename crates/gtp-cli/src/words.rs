@@ -122,6 +122,11 @@ pub fn say_bytes(bytes: u64) -> String {
     scaled(bytes as f64, Unit::Byte)
 }
 
+/// A quota, in the kind of unit in which it was most likely written.
+pub fn say_quota(bytes: u64) -> String {
+    scaled(bytes as f64, Unit::as_written(bytes))
+}
+
 /// A length of time for people.
 pub fn say_seconds(seconds: f64) -> String {
     let whole = seconds.round() as u64;

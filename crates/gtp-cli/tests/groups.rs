@@ -41,6 +41,13 @@ impl Shared {
         Shared::under(world, groups, None)
     }
 
+    /// One that was told its directory, in which the lab is.
+    fn of_directory(groups: &str) -> Shared {
+        let world = World::new();
+        let dir = world.path("all").display().to_string();
+        Shared::serving(world, &[&dir], groups, None)
+    }
+
     /// One under a daemon.
     fn joined(groups: &str) -> Shared {
         let world = World::new();
@@ -49,26 +56,26 @@ impl Shared {
     }
 
     fn under(world: World, groups: &str, daemon: Option<Child>) -> Shared {
-        for dir in ["lab", "server"] {
+        let groups = format!("{}{groups}", export(&world));
+        Shared::serving(world, &[], &groups, daemon)
+    }
+
+    fn serving(world: World, dir: &[&str], tables: &str, daemon: Option<Child>) -> Shared {
+        for dir in ["all/lab", "server"] {
             fs::create_dir_all(world.path(dir)).unwrap();
         }
-        fs::write(world.path("lab/large"), bytes(192 << 20, 1)).unwrap();
+        fs::write(world.path("all/lab/large"), bytes(192 << 20, 1)).unwrap();
         list(&world, "group=lab", "group=lab");
-        set(&world, groups);
+        set(&world, tables);
         let metrics = free_port();
         let mut command = world.gtp("server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
+        command.args(dir);
         match daemon {
             None => command.args(["--daemon", "off", "--capacity-out", "60Mbit"]),
             Some(_) => command.arg("--daemon").arg(world.path("gtpd.sock")),
         };
         command.args(["--metrics", &format!("127.0.0.1:{metrics}")]);
-        // It is noon there, whatever the time is.
-        let utc =
-            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
-        let west = utc % 86_400 - 43_200;
-        let sign = if west < 0 { "-" } else { "" };
-        let (hours, minutes) = (west.abs() / 3_600, west.abs() / 60 % 60);
-        command.env("TZ", format!("LCL{sign}{hours:02}:{minutes:02}"));
+        command.env("TZ", noon());
         command.env("GTP_CONFIG_FILE", world.path("serve.toml"));
         let server = Serving::start_logged(command, &world.path("log"));
         for end in ["many", "one"] {
@@ -90,7 +97,11 @@ impl Shared {
 
     /// Puts other groups in place, and other lines of both keys, while transfers go on.
     fn change(&self, groups: &str, many: &str, one: &str) {
-        set(&self.world, groups);
+        self.change_all(&format!("{}{groups}", export(&self.world)), many, one);
+    }
+
+    fn change_all(&self, tables: &str, many: &str, one: &str) {
+        set(&self.world, tables);
         list(&self.world, many, one);
         let id = Pid::from_raw(self.server.id() as i32).unwrap();
         kill_process(id, Signal::HUP).unwrap();
@@ -111,6 +122,14 @@ impl Shared {
         wait_for(&what, || near(self.rate("many"), many) && near(self.rate("one"), one));
     }
 
+    /// Expects that the key `one` is outside of its hours.
+    fn refuses_one(&self) {
+        let refused = self.world.run("one", &["ls", &self.server.url("")]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(7), "{said}");
+        assert!(said.contains("outside the hours of this key"), "{said}");
+    }
+
     fn log(&self) -> String {
         fs::read_to_string(self.world.path("log")).unwrap()
     }
@@ -126,10 +145,23 @@ impl Drop for Shared {
     }
 }
 
-fn set(world: &World, groups: &str) {
-    let lab = world.path("lab").display().to_string();
-    let text = format!("[export.lab]\npath = \"{lab}\"\nread = true\n{groups}");
-    fs::write(world.path("serve.toml"), text).unwrap();
+/// A time zone in which it is noon, whatever the time is.
+fn noon() -> String {
+    let utc = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let west = utc % 86_400 - 43_200;
+    let sign = if west < 0 { "-" } else { "" };
+    let (hours, minutes) = (west.abs() / 3_600, west.abs() / 60 % 60);
+    format!("LCL{sign}{hours:02}:{minutes:02}")
+}
+
+/// The table of the lab.
+fn export(world: &World) -> String {
+    let lab = world.path("all/lab").display().to_string();
+    format!("[export.lab]\npath = \"{lab}\"\nread = true\n")
+}
+
+fn set(world: &World, tables: &str) {
+    fs::write(world.path("serve.toml"), tables).unwrap();
 }
 
 /// Writes what stands behind both keys in the list.
@@ -229,4 +261,32 @@ fn shares_follow_the_hours_and_members_of_a_group_come_and_stay_within_its_windo
         counts.iter().all(|count| page.lines().any(|line| line == *count))
     });
     assert!(shared.log().contains("reason=\"outside_hours\""), "{}", shared.log());
+}
+
+#[test]
+fn groups_of_a_server_with_one_directory_have_their_rates_and_hours_and_a_hangup_changes_them() {
+    let mut shared = Shared::of_directory("[group.lab]\ntotal-rate = \"16Mbit\"\n[group.two]\n");
+    shared.get("many", 3);
+    shared.get("one", 1);
+    shared.wait(8.0, 8.0);
+    let groups = "[group.lab]\ntotal-rate = \"16Mbit\"\n[group.two]\nrate = \"8Mbit\"\n";
+    shared.change_all(groups, "group=lab", "group=two");
+    shared.wait(16.0, 8.0);
+    let closed = "[group.lab]\ntotal-rate = \"16Mbit\"\n[group.two]\nwindow = \"22:00-06:00\"\n";
+    shared.change_all(closed, "group=lab", "group=two");
+    let ended = shared.gets.last_mut().unwrap().wait().unwrap();
+    assert_eq!(ended.code(), Some(7));
+    shared.refuses_one();
+    // What the command says of a key is what the server does.
+    let mut test = shared.world.gtp("server", &["keys", "test", "one"]);
+    test.env("TZ", noon()).env("GTP_CONFIG_FILE", shared.world.path("serve.toml"));
+    let tested = test.output().unwrap();
+    let words = String::from_utf8_lossy(&tested.stdout).into_owned();
+    assert_eq!((tested.status.code(), words.contains("but not now")), (Some(7), true), "{words}");
+    let page = common::page(shared.metrics).unwrap();
+    assert!(page.contains("gtp_serve_group_content_bytes_total{group=\"lab\",verb=\"get\"}"));
+    // Exports beside a directory change nothing: neither groups nor anything else.
+    shared.change_all(&export(&shared.world), "group=lab", "group=two");
+    wait_for("the hangup", || shared.log().contains("reload: the configuration stays as it was"));
+    shared.refuses_one();
 }

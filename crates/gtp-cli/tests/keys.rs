@@ -38,6 +38,57 @@ fn a_key_that_is_added_comes_in_and_one_that_is_revoked_loses_its_running_transf
 }
 
 #[test]
+fn a_slip_in_the_list_sends_clients_away_for_a_while_and_not_for_good() {
+    let world = World::new();
+    let content = world.export("file", 10_000);
+    let key = id(&world, "client");
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    let list = world.path("server/authorized_keys");
+    std::fs::write(&list, format!("{key}\n")).unwrap();
+    let metrics = common::ports::free_port();
+    let server = world.serve("server", &["--metrics", &format!("127.0.0.1:{metrics}")]);
+    let url = server.url("file");
+    std::fs::write(&list, format!("{key}\nSHA256:zzz read\n")).unwrap();
+    let args = ["get", &url, "out", "--accept-new", "--retry-for", "100ms"];
+    let refused = world.expect(5, &args);
+    assert!(said(&refused).contains("cannot use its list of keys"), "{}", said(&refused));
+    let mut getting = world.gtp("client", &["get", &url, "out", "--accept-new"]);
+    let getting = getting.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let of_list = |page: &str| {
+        let line = "gtp_serve_refused_total{why=\"no_list\",whose=\"stranger\"} ";
+        let count = page.lines().find_map(|l| l.strip_prefix(line));
+        count.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    let counted = || common::page(metrics).map_or(0, |page| of_list(&page));
+    let before = counted();
+    common::wait_for("a try of the get", || counted() > before);
+    std::fs::write(&list, format!("{key}\n")).unwrap();
+    let got = getting.wait_with_output().unwrap();
+    assert_eq!(got.status.code(), Some(0), "{}", said(&got));
+    assert_eq!(std::fs::read(world.path("out")).unwrap(), content);
+}
+
+#[test]
+fn a_session_of_a_revoked_key_ends_as_revoked_in_the_log_and_with_code_7_for_its_client() {
+    let world = World::new();
+    world.export("file", 64 << 20);
+    let key = id(&world, "client");
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    let list = world.path("server/authorized_keys");
+    std::fs::write(&list, format!("{key}\n")).unwrap();
+    let args = ["serve", "export", "--json", "--listen", "127.0.0.1:0", "--max-rate", "8Mbit"];
+    let log = world.path("log");
+    let server = common::Serving::start_logged(world.gtp("server", &args), &log);
+    let mut getting = world.gtp("client", &["get", &server.url("file"), "out", "--accept-new"]);
+    let mut getting = getting.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let said = |words: &str| std::fs::read_to_string(&log).unwrap().contains(words);
+    common::wait_for("the session", || said("session begins"));
+    std::fs::write(&list, "").unwrap();
+    assert_eq!(getting.wait().unwrap().code(), Some(7));
+    common::wait_for("its end", || said("outcome=\"revoked\""));
+}
+
+#[test]
 fn a_test_of_a_key_says_what_it_may_do_and_which_line_says_so() {
     let world = World::new();
     let (one, other) = (id(&world, "client"), id(&world, "stranger"));

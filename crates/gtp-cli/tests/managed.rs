@@ -426,12 +426,32 @@ fn the_settings_file_that_is_packaged_is_one_that_a_server_takes() {
         .collect();
     assert!(set.len() >= 3, "{set:?}");
     let settings = world.path("serve.toml");
-    std::fs::write(&settings, set.join("\n")).unwrap();
-    let mut command = serve(&world, &["--public"]);
-    command.env("GTP_CONFIG_FILE", &settings);
-    let server = Serving::start(command);
+    let srv = world.path("srv").display().to_string();
+    for dir in ["srv/pub", "srv/home"] {
+        std::fs::create_dir_all(world.path(dir)).unwrap();
+    }
+    let with_exports = set.join("\n").replace("/srv/gtp", &srv);
+    let serve_beside = |text: &str, dir: &[&str]| {
+        std::fs::write(&settings, text).unwrap();
+        let mut command = world.gtp("server", &["serve", "--json", "--public"]);
+        command.args(["--listen", "127.0.0.1:0"]).args(dir).env("GTP_CONFIG_FILE", &settings);
+        command
+    };
+    let server = Serving::start(serve_beside(&with_exports, &[]));
     world.expect(0, &["ls", &server.url(""), "--accept-new"]);
     wait_for("the audit", || size_of(&world.path("audit.jsonl")) > 0);
+    drop(server);
+    // As the unit starts it, the exports have to go, and with them what names them.
+    let refused = serve_beside(&with_exports, &["export"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
+    let of_group = set.iter().position(|line| line.starts_with("[group")).unwrap();
+    let of_exports = set.iter().position(|line| line.starts_with("[export")).unwrap();
+    let needs_exports = ["read = ", "write = ", "quota"];
+    let group = set[of_group..].iter();
+    let group = group.filter(|line| !needs_exports.iter().any(|key| line.starts_with(key)));
+    let alone: Vec<&str> = set[..of_exports].iter().chain(group).map(String::as_str).collect();
+    let server = Serving::start(serve_beside(&alone.join("\n"), &["export"]));
+    world.expect(0, &["ls", &server.url(""), "--accept-new"]);
 }
 
 #[test]

@@ -123,6 +123,11 @@ fn what_a_client_may_not_see_is_told_in_the_words_for_what_is_not_there() {
         }
     }
     assert_eq!(fs::read_dir(world.path("lab")).unwrap().count(), 1);
+    // A name that is wrong is no trouble of the server.
+    let log = fs::read_to_string(world.path("log")).unwrap();
+    let refused: Vec<&str> = log.lines().filter(|line| line.contains(": refused ")).collect();
+    assert!(!refused.is_empty(), "{log}");
+    assert!(refused.iter().all(|line| line.contains("reason=\"missing\"")), "{refused:#?}");
 }
 
 #[test]
@@ -320,20 +325,46 @@ fn a_disk_that_is_full_is_said_to_whoever_writes_there_alone_and_the_put_goes_on
 }
 
 #[test]
-fn a_directory_on_the_command_line_is_served_alone_whatever_exports_the_file_names() {
+fn a_directory_beside_exports_places_or_quotas_does_not_start_and_says_what_to_do() {
+    let world = World::new();
+    let leave_out = "leave the directory out";
+    for (text, code_words) in [
+        ("[export.pub]\npath = \"DIR/pub\"\nread = true\n", leave_out),
+        ("[export.pub]\npath = \"DIR/pub\"\n[group.staff]\nrate = \"1Mbit\"\n", leave_out),
+        ("[group.staff]\nrate = \"1Mbit\"\nwrite = [\"pub\"]\n", "line 3: [group.staff] `write`"),
+        ("[group.staff]\nquota = \"1GB\"\n", "line 2: [group.staff] `quota`: is about places"),
+    ] {
+        set(&world, text);
+        let args = ["serve", "export", "--listen", "127.0.0.1:0"];
+        let mut command = world.gtp("server", &args);
+        let refused = command.env("GTP_CONFIG_FILE", world.path("serve.toml")).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{text}: {}", said(&refused));
+        assert!(said(&refused).contains(code_words), "{text}: {}", said(&refused));
+    }
+}
+
+#[test]
+fn an_export_that_is_not_there_is_named_in_the_log_by_its_table() {
     let world = world();
-    let mut command = world.gtp("server", &["serve", "pub", "--json", "--listen", "127.0.0.1:0"]);
-    command.env("GTP_CONFIG_FILE", world.path("serve.toml"));
-    let server = Serving::start_logged(command, &world.path("log"));
-    let got = expect(&world, "client", 0, &["get", &server.url("file"), "-", "--accept-new"]);
-    assert_eq!(got.stdout, b"pub");
-    let log = fs::read_to_string(world.path("log")).unwrap();
-    assert!(log.contains("are not served"), "{log}");
+    fs::remove_dir_all(world.path("drop")).unwrap();
+    let server = serve(&world, &["--writable"]);
+    let log = || fs::read_to_string(world.path("log")).unwrap();
+    assert!(log().contains("cannot be opened: [export.drop]: "), "{}", log());
+    fs::remove_dir_all(world.path("home")).unwrap();
+    hang_up(&server);
+    wait_for("both names", || {
+        let both =
+            |line: &str| line.contains("[export.drop]: ") && line.contains("[export.home]: ");
+        log().lines().any(both)
+    });
 }
 
 #[test]
 fn a_server_that_has_nothing_to_export_says_how_to_name_something() {
     let world = World::new();
+    let refused = expect(&world, "server", 2, &["serve"]);
+    assert!(said(&refused).contains("[export.NAME]"), "{}", said(&refused));
+    fs::write(world.path("server/config.toml"), "[group.staff]\nrate = \"1Mbit\"\n").unwrap();
     let refused = expect(&world, "server", 2, &["serve"]);
     assert!(said(&refused).contains("[export.NAME]"), "{}", said(&refused));
 }

@@ -228,7 +228,7 @@ fn a_hangup_does_not_end_a_server() {
     for _ in 0..2 {
         signal(&server, Signal::HUP);
         let mut line = String::new();
-        while !line.contains("hangup:") {
+        while !line.contains("reload:") {
             line.clear();
             assert!(errors.read_line(&mut line).unwrap() > 0, "the server has ended");
         }

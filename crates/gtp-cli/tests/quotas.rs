@@ -83,12 +83,20 @@ fn a_put_beyond_a_groups_quota_is_refused_with_what_is_left_and_nothing_is_writt
     local(&world, "small", 150_000);
     let put = world.expect(4, &["put", "large", &server.url("home/staff/")]);
     let words = said(&put);
-    assert!(words.contains("244 KiB more, but the group staff has only 195 KiB left"), "{words}");
+    assert!(
+        words.contains("250 kB more, but the group staff has only 200 kB left of 300 kB"),
+        "{words}"
+    );
     assert!(words.contains("remove something"), "{words}");
     assert_eq!(fs::read_dir(world.path("home/staff")).unwrap().count(), 1);
+    // It is no failure of the server, and no disk that is full.
+    wait_for("the end of the put", || {
+        let log = fs::read_to_string(world.path("log")).unwrap();
+        log.lines().any(|line| line.contains("outcome=\"quota\"") && line.contains(" INFO "))
+    });
     world.expect(0, &["put", "small", &server.url("home/staff/")]);
     let put = world.expect(4, &["put", "small", &server.url("home/staff/again")]);
-    assert!(said(&put).contains("only 48.8 KiB left"), "{}", said(&put));
+    assert!(said(&put).contains("only 50.0 kB left"), "{}", said(&put));
     world.expect(0, &["put", "large", &server.url("lab/")]);
 }
 

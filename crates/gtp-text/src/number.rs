@@ -14,19 +14,31 @@ pub enum Unit {
     BitPerSecond,
     /// Bytes, by 1,024.
     Byte,
+    /// Bytes, by thousands.
+    DecimalByte,
 }
 
 impl Unit {
+    /// The unit in which somebody has most likely written this number of bytes: by thousands if it
+    /// is a multiple of these, or else by 1,024 if it is one of those.
+    pub const fn as_written(bytes: u64) -> Unit {
+        match (bytes.is_multiple_of(1000), bytes.is_multiple_of(1024)) {
+            (false, true) => Unit::Byte,
+            (true, _) | (false, false) => Unit::DecimalByte,
+        }
+    }
+
     const fn names(self) -> &'static [&'static str] {
         match self {
             Unit::BitPerSecond => &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "Pbit/s"],
+            Unit::DecimalByte => &["B", "kB", "MB", "GB", "TB", "PB", "EB"],
             Unit::Byte => &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"],
         }
     }
 
     const fn step(self) -> f64 {
         match self {
-            Unit::BitPerSecond => 1000.0,
+            Unit::BitPerSecond | Unit::DecimalByte => 1000.0,
             Unit::Byte => 1024.0,
         }
     }
@@ -105,15 +117,33 @@ mod tests {
             (0.0, Unit::Byte, "0 B"),
             (f64::NAN, Unit::Byte, "0 B"),
             (-1.0, Unit::Byte, "0 B"),
+            (999.0, Unit::DecimalByte, "999 B"),
+            (1e6, Unit::DecimalByte, "1.0 MB"),
+            (500e9, Unit::DecimalByte, "500 GB"),
         ] {
             assert_eq!(scaled(quantity, unit), told, "{quantity}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_told_by_thousands_or_by_1024_as_it_was_most_likely_written() {
+        for (bytes, told) in [
+            (1_000_000, "1.0 MB"),
+            (500_000_000_000, "500 GB"),
+            (2 << 30, "2.0 GiB"),
+            (512 << 10, "512 KiB"),
+            (1_024_000, "1.0 MB"),
+            (1_234, "1.2 kB"),
+            (0, "0 B"),
+        ] {
+            assert_eq!(scaled(bytes as f64, Unit::as_written(bytes)), told, "{bytes}");
         }
     }
 
     proptest! {
         #[test]
         fn no_number_has_more_than_four_characters(quantity in 0.0..1e18f64) {
-            for unit in [Unit::BitPerSecond, Unit::Byte] {
+            for unit in [Unit::BitPerSecond, Unit::Byte, Unit::DecimalByte] {
                 let told = scaled(quantity, unit);
                 let number = told.split(' ').next().unwrap_or_default();
                 prop_assert!(number.len() <= 4, "{}", told);

@@ -3,6 +3,7 @@
 //! A description is built first and started once. What is exported is fixed from then on; who may
 //! come is looked up for each client.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use gtp_net::flows::{Alone, Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
 use gtp_net::server::Server as Listening;
 use gtp_net::server::{
-    Admission, BadExports, Changes, Confines, EVENTS, Exports, Limits, Offer, Offers, Pulse, Reach,
-    ServeConfig, ServerEvent, Sessions, Sockets, Terms, Voucher, Writing,
+    Admission, BadExports, Changes, Confines, EVENTS, Exports, GroupRule, Limits, Offer, Offers,
+    Pulse, Reach, ServeConfig, ServerEvent, Sessions, Sockets, Terms, Voucher, Writing,
 };
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 use gtp_store::replica::Replica;
@@ -55,13 +56,24 @@ pub struct Server {
 impl Server {
     /// Exports this directory or file, to those on the list of authorized keys.
     pub fn export(root: impl Into<PathBuf>) -> Server {
-        Server::of(Offer::One(root.into()))
+        Server::of(Offer::One(root.into(), BTreeMap::new()))
     }
 
     /// Exports several directories or files. Paths begin with the name of one; what a client may do
     /// there is at most what the list of authorized keys lets its key do at all.
     pub fn exports(exports: Exports) -> Server {
         Server::of(Offer::Several(exports))
+    }
+
+    /// Puts these groups of keys in place of those that the server has. Their rates, weights,
+    /// guarantees and hours hold; places and quotas are for a server of [`Server::exports`], and
+    /// one directory with groups that have some does not start.
+    pub fn groups(mut self, of_keys: BTreeMap<String, GroupRule>) -> Server {
+        match &mut self.offer {
+            Offer::One(_, groups) => *groups = of_keys,
+            Offer::Several(exports) => exports.groups = of_keys,
+        }
+        self
     }
 
     fn of(offer: Offer) -> Server {
@@ -349,12 +361,12 @@ impl RunningServer {
 
     /// Puts other exports in place of those of a server that has several. Sessions that use an
     /// export which stays go on, and the others end with the next [`RunningServer::reload`]. A
-    /// server with one export alone keeps that.
+    /// server with one directory keeps that, and takes the groups; it takes no exports.
     ///
     /// # Errors
-    /// [`BadExports`]; the exports then stay as they were.
+    /// [`BadExports`]; the exports and groups then stay as they were.
     pub fn change_exports(&self, exports: Exports) -> Result<(), BadExports> {
-        self.offers.change(exports).map(|_| ())
+        self.offers.change(exports)
     }
 
     /// Takes no more clients. The server ends when the last one is gone.

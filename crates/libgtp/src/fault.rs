@@ -57,13 +57,15 @@ pub fn of_kind(kind: io::ErrorKind) -> i32 {
 pub fn of_failure(failure: &Failure) -> Errno {
     Errno(match failure.kind {
         FailureKind::NoUdpPath => libc::EHOSTUNREACH,
-        FailureKind::Authentication | FailureKind::OutsideHours => libc::EACCES,
+        FailureKind::Authentication | FailureKind::OutsideHours | FailureKind::Revoked => {
+            libc::EACCES
+        }
         FailureKind::Missing | FailureKind::Temporary | FailureKind::Unreachable => {
             libc::ECONNREFUSED
         }
         FailureKind::TimeLimit => libc::ETIMEDOUT,
         FailureKind::Usage => libc::EINVAL,
-        FailureKind::Destination => libc::EACCES,
+        FailureKind::Destination | FailureKind::Quota => libc::EACCES,
         FailureKind::Interrupted => libc::EINTR,
         FailureKind::Other | FailureKind::Integrity | FailureKind::Partial => libc::EPROTO,
     })

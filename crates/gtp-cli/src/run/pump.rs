@@ -648,6 +648,8 @@ impl Without {
             | FailureKind::TimeLimit => Without::Gtp(failure.text),
             FailureKind::Authentication
             | FailureKind::OutsideHours
+            | FailureKind::Quota
+            | FailureKind::Revoked
             | FailureKind::Other
             | FailureKind::Destination
             | FailureKind::Integrity

@@ -12,6 +12,7 @@ mod served;
 mod sockets;
 mod teller;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -19,8 +20,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gtp::{
-    AUTHORIZED_KEYS_FILE, Alone, Asked, ExportRule, Failure, FailureKind, Host, RunningServer,
-    Server, ServerEvent, Sockets, Who,
+    AUTHORIZED_KEYS_FILE, Alone, Asked, ExportRule, Failure, FailureKind, GroupRule, Host,
+    RunningServer, Server, ServerEvent, Sockets, Who,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -164,7 +165,7 @@ impl Service {
                 let seconds = span.as_secs_f64();
                 info!(
                     target: SERVER, seconds,
-                    "no more clients are taken; what goes on may go on for so long"
+                    "no more clients are taken; running transfers may go on for {seconds} s"
                 );
                 self.running.drain();
                 self.doing.send_replace("takes no more clients");
@@ -238,10 +239,11 @@ async fn overdue(at: &mut Option<Pin<Box<Sleep>>>) {
 /// The server that the options describe.
 ///
 /// # Errors
-/// [`FailureKind::Usage`] if they name nothing to export.
+/// [`FailureKind::Usage`] if they name nothing to export, or a directory and exports.
 fn server(args: &ServeArgs) -> Result<Server, Failure> {
-    let offered = match (&args.dir, &args.exports) {
-        (Some(dir), _) => Server::export(dir),
+    let exports = args.exports.as_ref().filter(|exports| !exports.exports.is_empty());
+    let offered = match (&args.dir, exports) {
+        (Some(dir), _) => Server::export(dir).groups(groups_beside_directory(args)?),
         (None, Some(exports)) => Server::exports(exports.clone()),
         (None, None) => {
             let text = "say what to export: a directory (gtp serve DIR), or [export.NAME] tables \
@@ -250,6 +252,25 @@ fn server(args: &ServeArgs) -> Result<Server, Failure> {
         }
     };
     Ok(with_settings(offered, args))
+}
+
+/// The groups of a server that was told its directory.
+///
+/// # Errors
+/// [`FailureKind::Usage`] if the file names exports: their rules would not hold for the directory.
+fn groups_beside_directory(args: &ServeArgs) -> Result<BTreeMap<String, GroupRule>, Failure> {
+    let Some(said) = &args.exports else { return Ok(BTreeMap::new()) };
+    match said.exports.keys().next() {
+        None => Ok(said.groups.clone()),
+        Some(export) => {
+            let text = format!(
+                "a directory was named, and the configuration file has exports ([export.{export}]): \
+                 leave the directory out to serve these (in a unit: ExecStart=/usr/bin/gtp serve), \
+                 or take their tables out of the file"
+            );
+            Err(Failure::new(FailureKind::Usage, text))
+        }
+    }
 }
 
 /// The same server with all settings beside what it exports.
@@ -292,18 +313,22 @@ fn served_words(args: &ServeArgs) -> String {
         (Some(dir), _) => dir.display().to_string(),
         (None, exports) => {
             let names = exports.iter().flat_map(|exports| exports.exports.keys());
-            let names: Vec<&str> = names.map(String::as_str).collect();
-            format!("the exports {}", names.join(", "))
+            format!("the exports {}", names_of(names))
         }
     }
+}
+
+/// Names between commas.
+fn names_of<'n>(all: impl Iterator<Item = &'n String>) -> String {
+    all.map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Says what of the exports is likely meant otherwise.
 fn warn_of_exports(args: &ServeArgs) {
     let Some(exports) = &args.exports else { return };
     if args.dir.is_some() {
-        let words = "the exports of the configuration file are not served: a directory was named";
-        info!(target: SERVER, "{words}");
+        let groups = names_of(exports.groups.keys());
+        info!(target: SERVER, groups, "keys of these groups have their rates and hours");
         return;
     }
     for name in exports.of_nobody() {

@@ -327,6 +327,8 @@ impl Ends {
                 | FailureKind::Integrity
                 | FailureKind::Authentication
                 | FailureKind::OutsideHours
+                | FailureKind::Quota
+                | FailureKind::Revoked
                 | FailureKind::NoUdpPath
                 | FailureKind::Partial => FailureKind::Partial.exit_code(),
             },

@@ -210,7 +210,7 @@ impl Ended {
         let is_right = match (self.kind, ends) {
             (Kind::Gets | Kind::Puts, [end]) => is(end, "done", self.size, 1),
             (Kind::Misses, [end]) => is(end, "missing", 0, 0),
-            (Kind::TooLarge, [end]) => is(end, "destination", 0, 0),
+            (Kind::TooLarge, [end]) => is(end, "quota", 0, 0),
             (Kind::NotAllowed | Kind::Stranger, []) => true,
             // It may have been killed before it was there, or after it was done.
             (Kind::GetCut | Kind::PutCut, []) => true,

@@ -69,9 +69,7 @@ impl Obstacle {
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Obstacle::Refused => {
-                f.write_str("the connection was refused; is `gtp serve` running there?")
-            }
+            Obstacle::Refused => f.write_str(REFUSED),
             Obstacle::Silence(span) => write!(
                 f,
                 "no answer within {:.0} s; is the host up, and does a firewall let TCP through?",
@@ -84,10 +82,14 @@ impl fmt::Display for Obstacle {
     }
 }
 
+/// Nothing listens there, or nothing any more.
+const REFUSED: &str = "the connection was refused; is `gtp serve` running there? A server that is \
+                       being stopped or restarted answers so as well";
+
 /// What an error number of `connect` says about reaching a host.
 fn words_of(errno: Errno) -> String {
     let known = match errno {
-        Errno::CONNREFUSED => "the connection was refused; is `gtp serve` running there?",
+        Errno::CONNREFUSED => REFUSED,
         Errno::TIMEDOUT => "no answer; is the host up, and does a firewall let TCP through?",
         Errno::HOSTUNREACH | Errno::HOSTDOWN => "no host answers at this address",
         Errno::NETUNREACH | Errno::NETDOWN => "this machine has no route to its network",

@@ -36,6 +36,12 @@ pub enum FailureKind {
     /// It is none of the hours in which the key may come; the words say when they begin. A session
     /// that ends with its hours ends with [`FailureKind::Authentication`] for its client.
     OutsideHours,
+    /// It would go beyond a quota. Servers say so of their sessions; the client has
+    /// [`FailureKind::Destination`].
+    Quota,
+    /// The key may no longer do this. Servers say so of their sessions; the client has
+    /// [`FailureKind::Authentication`].
+    Revoked,
     /// The time that the user allowed is over.
     TimeLimit,
     /// No datagram gets through.
@@ -48,7 +54,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// All of them.
-    pub const ALL: [FailureKind; 13] = [
+    pub const ALL: [FailureKind; 15] = [
         FailureKind::Other,
         FailureKind::Usage,
         FailureKind::Missing,
@@ -58,6 +64,8 @@ impl FailureKind {
         FailureKind::Integrity,
         FailureKind::Authentication,
         FailureKind::OutsideHours,
+        FailureKind::Quota,
+        FailureKind::Revoked,
         FailureKind::TimeLimit,
         FailureKind::NoUdpPath,
         FailureKind::Partial,
@@ -70,10 +78,10 @@ impl FailureKind {
             FailureKind::Other => 1,
             FailureKind::Usage => 2,
             FailureKind::Missing => 3,
-            FailureKind::Destination => 4,
+            FailureKind::Destination | FailureKind::Quota => 4,
             FailureKind::Temporary | FailureKind::Unreachable => 5,
             FailureKind::Integrity => 6,
-            FailureKind::Authentication | FailureKind::OutsideHours => 7,
+            FailureKind::Authentication | FailureKind::OutsideHours | FailureKind::Revoked => 7,
             FailureKind::TimeLimit => 10,
             FailureKind::NoUdpPath => 11,
             FailureKind::Partial => 12,
@@ -93,6 +101,8 @@ impl FailureKind {
             FailureKind::Integrity => "integrity",
             FailureKind::Authentication => "authentication",
             FailureKind::OutsideHours => "outside_hours",
+            FailureKind::Quota => "quota",
+            FailureKind::Revoked => "revoked",
             FailureKind::TimeLimit => "time_limit",
             FailureKind::NoUdpPath => "no_udp_path",
             FailureKind::Partial => "partial",

@@ -63,7 +63,7 @@ impl Leave {
             Leave::MakeRoom => (FailureKind::Temporary, "the server is busy: try again later"),
             Leave::Dozing => (FailureKind::Temporary, "nothing moved for a minute"),
             Leave::Revoked => (
-                FailureKind::Authentication,
+                FailureKind::Revoked,
                 "the key may no longer do this: the server's list of keys or its exports changed",
             ),
             Leave::Blind => (FailureKind::Temporary, "the server cannot use its list of keys"),

@@ -37,8 +37,10 @@ pub enum WhyRefused {
     OutsideHours,
     /// The server does not do what it asks for: it only reads, or the control law is not allowed.
     NotOffered,
-    /// The path that it asks for is none, or it asks for a stream.
+    /// The path that it asks for cannot be one, or it asks for a stream.
     BadRequest,
+    /// Nothing is there that its key may see.
+    Missing,
     /// There is no room for it now.
     Busy,
     /// There is no version or cipher in common. One that is refused for its version counts as a
@@ -50,12 +52,13 @@ pub enum WhyRefused {
 
 impl WhyRefused {
     /// All of them.
-    pub const ALL: [WhyRefused; 8] = [
+    pub const ALL: [WhyRefused; 9] = [
         WhyRefused::NoKey,
         WhyRefused::NotAllowed,
         WhyRefused::OutsideHours,
         WhyRefused::NotOffered,
         WhyRefused::BadRequest,
+        WhyRefused::Missing,
         WhyRefused::Busy,
         WhyRefused::Version,
         WhyRefused::NoList,
@@ -69,6 +72,7 @@ impl WhyRefused {
             WhyRefused::OutsideHours => "outside_hours",
             WhyRefused::NotOffered => "not_offered",
             WhyRefused::BadRequest => "bad_request",
+            WhyRefused::Missing => "missing",
             WhyRefused::Busy => "busy",
             WhyRefused::Version => "version",
             WhyRefused::NoList => "no_list",
@@ -102,15 +106,17 @@ impl WhyRefused {
         match reason {
             Reason::NotAuthorised => WhyRefused::NotAllowed,
             Reason::Permission | Reason::Destination => WhyRefused::NotOffered,
-            Reason::Missing | Reason::Unreadable | Reason::Changed | Reason::Integrity => {
-                WhyRefused::BadRequest
-            }
-            Reason::Limit | Reason::Unexpected => WhyRefused::BadRequest,
+            Reason::Missing => WhyRefused::Missing,
+            Reason::Unreadable
+            | Reason::Changed
+            | Reason::Integrity
+            | Reason::Limit
+            | Reason::Unexpected
+            | Reason::Other => WhyRefused::BadRequest,
             Reason::Busy | Reason::Stopping | Reason::TimedOut | Reason::NoUdpPath => {
                 WhyRefused::Busy
             }
             Reason::Version => WhyRefused::Version,
-            Reason::Other => WhyRefused::NoList,
         }
     }
 }

@@ -500,10 +500,12 @@ fn fetched(outcome: Outcome) -> Fetched {
 fn reason_of(kind: FailureKind) -> Reason {
     match kind {
         FailureKind::Missing => Reason::Missing,
-        FailureKind::Destination => Reason::Destination,
+        FailureKind::Destination | FailureKind::Quota => Reason::Destination,
         FailureKind::Temporary | FailureKind::Unreachable => Reason::Busy,
         FailureKind::Integrity => Reason::Integrity,
-        FailureKind::Authentication | FailureKind::OutsideHours => Reason::NotAuthorised,
+        FailureKind::Authentication | FailureKind::OutsideHours | FailureKind::Revoked => {
+            Reason::NotAuthorised
+        }
         FailureKind::TimeLimit => Reason::TimedOut,
         FailureKind::NoUdpPath => Reason::NoUdpPath,
         FailureKind::Interrupted => Reason::Stopping,

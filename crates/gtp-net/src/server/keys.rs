@@ -18,7 +18,7 @@ use super::budget::Holder;
 use super::clients::{Clients, Leave, Seat};
 use super::key_file::{KeyFile, Looked, Watcher};
 use super::occupancy::{Admitted, Right};
-use super::session::{Refusal, no_room};
+use super::session::{Refusal, no_list, no_room};
 use super::stopping;
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Fingerprint;
@@ -132,10 +132,7 @@ pub(crate) async fn admit<T>(
     let unusable = |failure: Failure| {
         // `oversee` reports it.
         tracing::debug!(%failure, "nobody is let in");
-        // A file system that did not answer in time may answer the next time.
-        let is_late = failure.kind == FailureKind::Temporary;
-        let reason = if is_late { Reason::Busy } else { Reason::Other };
-        Refusal::new(reason, "the server cannot use its list of keys")
+        no_list()
     };
     let trust = keys.look().await.map_err(unusable)?;
     let judged = judge(&trust)?;
@@ -399,6 +396,8 @@ mod tests {
         let less = || list(format!("{key} read\n"));
         let less = let_in(&keys, &clients, key, Right::Write, less).await;
         assert_eq!(less.err(), Some(Reason::NotAuthorised));
+        let slip = let_in(&keys, &clients, key, Right::Write, || list("SHA256:zzz\n".to_owned()));
+        assert_eq!(slip.await.err(), Some(Reason::Busy), "its operator is still writing");
         drop(stays.unwrap());
         assert!(clients.are_gone(), "whoever was refused gave its place back");
     }

@@ -48,6 +48,7 @@ mod walks;
 mod watched;
 mod writers;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -115,8 +116,9 @@ pub enum Writing {
 /// What a server exports.
 #[derive(Clone, Debug)]
 pub enum Offer {
-    /// One directory or file, at which every path begins.
-    One(PathBuf),
+    /// One directory or file, at which every path begins, to groups of keys with these shares and
+    /// hours. Places and quotas of groups are in exports, and there are none.
+    One(PathBuf, BTreeMap<String, GroupRule>),
     /// Several, each with a name, with which paths begin.
     Several(Exports),
 }
@@ -172,7 +174,7 @@ impl ServeConfig {
     /// usual limits.
     pub fn new(root: PathBuf, listen: SocketAddr, admission: Admission) -> ServeConfig {
         ServeConfig {
-            offer: Offer::One(root),
+            offer: Offer::One(root, BTreeMap::new()),
             listen,
             called: ServeConfig::CALLED.to_owned(),
             admission,
@@ -243,15 +245,15 @@ impl std::fmt::Debug for Offers {
 }
 
 impl Offers {
-    /// Puts other exports in place of those of a server that has several. Sessions that use one
-    /// which stays go on; others end once the list of keys is read again. Returns whether the
-    /// server has several.
+    /// Puts other exports in place of those of a server that has several, or other groups in place
+    /// of those of a server with one directory. Sessions that use an export which stays go on;
+    /// others end once the list of keys is read again.
     ///
     /// # Errors
-    /// [`BadExports`]; the exports then stay as they were.
-    pub fn change(&self, exports: Exports) -> Result<bool, BadExports> {
+    /// [`BadExports`]; the exports and groups then stay as they were.
+    pub fn change(&self, exports: Exports) -> Result<(), BadExports> {
         exports.check()?;
-        Ok(self.0.replace(exports))
+        self.0.replace(exports)
     }
 
     /// Takes what is there now at the exports' paths for what is meant, unless a file system was
@@ -265,12 +267,16 @@ impl Offers {
 /// The exports that a description names.
 fn outlets(config: &ServeConfig) -> Result<Outlets, Failure> {
     let (listings, called) = (Budget::new(config.limits.listings), config.called.as_str());
+    let bad = |why: BadExports| Failure::new(FailureKind::Usage, why.to_string());
     match &config.offer {
-        Offer::One(root) => {
-            Ok(Outlets::one(root.clone(), called, config.chosen.clone(), listings)?)
+        Offer::One(root, groups) => {
+            let rules = Exports { groups: groups.clone(), ..Exports::default() };
+            rules.check().map_err(bad)?;
+            let one = Outlets::one(root.clone(), called, config.chosen.clone(), listings)?;
+            one.replace(rules).map_err(bad)?;
+            Ok(one)
         }
         Offer::Several(exports) => {
-            let bad = |why: BadExports| Failure::new(FailureKind::Usage, why.to_string());
             exports.check().map_err(bad)?;
             Ok(Outlets::several(exports.clone(), called, listings)?)
         }
@@ -280,7 +286,7 @@ fn outlets(config: &ServeConfig) -> Result<Outlets, Failure> {
 /// What lines with places mean for what is exported.
 fn narrowed(offer: &Offer) -> Narrowed {
     match offer {
-        Offer::One(_) => Narrowed::Void,
+        Offer::One(..) => Narrowed::Void,
         Offer::Several(_) => Narrowed::ToPlaces,
     }
 }

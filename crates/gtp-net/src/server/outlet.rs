@@ -19,8 +19,8 @@ use super::ground::Ground;
 use super::occupancy::Right;
 use super::overlaps::overlaps;
 use super::quota::{Ledger, Meter};
-use super::rules::{ExportRule, Exports, Rights, Subject};
-use super::session::{Refusal, place, right};
+use super::rules::{BadExports, ExportRule, Exports, Rights, Subject};
+use super::session::{Refusal, missing, no_such_request, place, right};
 use super::sharing::Ruled;
 use super::walks::Walks;
 use super::watched::Watched;
@@ -47,13 +47,15 @@ pub(crate) struct Outlets {
     now: Arc<RwLock<Arc<Standing>>>,
     listings: Arc<Budget>,
     ledger: Arc<Ledger>,
-    /// The rules where there is one export.
-    unruled: Arc<Ruled>,
     clock: Clock,
 }
 
 enum Standing {
-    One(Arc<Outlet>),
+    One {
+        /// What its groups have; there are no exports in it.
+        ruled: Arc<Ruled>,
+        outlet: Arc<Outlet>,
+    },
     Several {
         ruled: Arc<Ruled>,
         all: BTreeMap<String, Arc<Outlet>>,
@@ -149,6 +151,14 @@ impl Outlet {
         (writer, self.ledger.meter(export, path))
     }
 
+    /// Words about it, with the table that names it.
+    fn said(&self, what: &dyn std::fmt::Display) -> String {
+        match &self.name {
+            Some(name) => format!("[export.{name}]: {what}"),
+            None => format!("{}: {what}", self.ground.root().display()),
+        }
+    }
+
     /// Those who write now.
     pub fn writers_so_far(&self) -> SoFar {
         self.writers().so_far()
@@ -175,9 +185,10 @@ impl Outlets {
         // Each session opens it anew; this is to fail early.
         ground.try_export()?;
         let ledger = Arc::new(Ledger::default());
-        let standing = Standing::One(Outlet::of(None, called, ground, (&listings, &ledger)));
+        let outlet = Outlet::of(None, called, ground, (&listings, &ledger));
+        let standing = Standing::One { ruled: Arc::default(), outlet };
         let now = Arc::new(RwLock::new(Arc::new(standing)));
-        Ok(Outlets { now, listings, ledger, unruled: Arc::default(), clock })
+        Ok(Outlets { now, listings, ledger, clock })
     }
 
     /// Several exports. Those that cannot be opened may be there later. Blocks.
@@ -195,8 +206,8 @@ impl Outlets {
         let top = Outlet::of(None, called, nowhere, (&listings, &ledger));
         let empty = Standing::Several { ruled: Arc::default(), all: BTreeMap::new(), top };
         let now = Arc::new(RwLock::new(Arc::new(empty)));
-        let outlets = Outlets { now, listings, ledger, unruled: Arc::default(), clock };
-        outlets.replace(rules);
+        let outlets = Outlets { now, listings, ledger, clock };
+        outlets.replace_several(rules);
         match outlets.look_anew() {
             Looked { opened: 0, first: Some(why) } => Err(why),
             Looked { .. } => Ok(outlets),
@@ -207,7 +218,7 @@ impl Outlets {
     /// whose file system does not answer is waited for no longer than [`LOOK_MOST`]. Blocks.
     pub fn look_anew(&self) -> Looked {
         let outlets = match &*self.now() {
-            Standing::One(outlet) => vec![Arc::clone(outlet)],
+            Standing::One { outlet, .. } => vec![Arc::clone(outlet)],
             Standing::Several { all, .. } => all.values().cloned().collect(),
         };
         let (tell, told) = channel();
@@ -223,6 +234,7 @@ impl Outlets {
         }
         drop(tell);
         let mut silent: BTreeSet<usize> = (0..outlets.len()).collect();
+        let mut away = Vec::new();
         let mut looked = Looked { opened: 0, first: None };
         let begun = self.clock.now();
         let left = || LOOK_MOST.saturating_sub(self.clock.now().since(begun));
@@ -231,14 +243,14 @@ impl Outlets {
             match opened {
                 Ok(()) => looked.opened += 1,
                 Err(why) => {
-                    tracing::warn!("an export cannot be opened: {why}");
+                    away.extend(outlets.get(index).map(|outlet| outlet.said(&why)));
                     looked.first.get_or_insert(why);
                 }
             }
         }
-        for root in silent.into_iter().filter_map(|index| outlets.get(index)) {
-            tracing::warn!("the export {} does not answer", root.ground.root().display());
-        }
+        let silent = silent.into_iter().filter_map(|index| outlets.get(index));
+        away.extend(silent.map(|outlet| outlet.said(&"it does not answer")));
+        tell_away(&away);
         self.tell_overlaps();
         looked
     }
@@ -263,12 +275,28 @@ impl Outlets {
         }
     }
 
-    /// Replaces the rules of a server with several exports; those whose paths stay are the same as
-    /// before. Sessions keep the exports that they have; which of them may stay is decided
-    /// elsewhere. Opens nothing. Whether there are several.
-    pub fn replace(&self, rules: Exports) -> bool {
+    /// Replaces the rules; exports whose paths stay are the same as before. Sessions keep the exports
+    /// that they have; which of them may stay is decided elsewhere. Opens nothing.
+    ///
+    /// # Errors
+    /// If these are rules of exports, and one directory is served.
+    pub fn replace(&self, rules: Exports) -> Result<(), BadExports> {
+        let Standing::One { ruled, outlet } = &*self.now() else {
+            self.replace_several(rules);
+            return Ok(());
+        };
+        if let Some(name) = rules.exports.keys().next() {
+            return Err(BadExports::BesideDirectory(name.clone()));
+        }
+        let (ruled, outlet) = (Arc::new(ruled.with(rules)), Arc::clone(outlet));
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        *now = Arc::new(Standing::One { ruled, outlet });
+        Ok(())
+    }
+
+    fn replace_several(&self, rules: Exports) {
         let before = self.now();
-        let Standing::Several { ruled, all: old, top } = &*before else { return false };
+        let Standing::Several { ruled, all: old, top } = &*before else { return };
         let outlet = |(name, rule): (&String, &ExportRule)| {
             let same = old.get(name).filter(|outlet| outlet.ground.root() == rule.path);
             let outlet = same.cloned().unwrap_or_else(|| {
@@ -283,10 +311,8 @@ impl Outlets {
         for (counting, places) in self.ledger.replace(rules.accounts()) {
             count(&self.ledger, counting, places, &all);
         }
-        let numbers = ruled.numbers.with(&rules);
-        let (ruled, top) = (Arc::new(Ruled { rules, numbers }), Arc::clone(top));
+        let (ruled, top) = (Arc::new(ruled.with(rules)), Arc::clone(top));
         *now = Arc::new(Standing::Several { ruled, all, top });
-        true
     }
 
     /// What an export names. Where that becomes another directory, it is counted anew for quotas.
@@ -304,11 +330,10 @@ impl Outlets {
         })
     }
 
-    /// The rules of a server with several exports; none of one with one.
+    /// The rules; of a server with one directory, those of its groups.
     pub fn ruled(&self) -> Arc<Ruled> {
         match &*self.now() {
-            Standing::One(_) => Arc::clone(&self.unruled),
-            Standing::Several { ruled, .. } => Arc::clone(ruled),
+            Standing::One { ruled, .. } | Standing::Several { ruled, .. } => Arc::clone(ruled),
         }
     }
 
@@ -328,12 +353,13 @@ impl Outlets {
     ) -> Result<Place, Refusal> {
         let path = match place(verb) {
             b"" => None,
-            bytes => Some(RelPath::from_bytes(bytes).map_err(|why| {
-                Refusal::new(Reason::Missing, format!("{}: {why}", printable(bytes)))
-            })?),
+            bytes => Some(
+                RelPath::from_bytes(bytes)
+                    .map_err(|why| no_such_request(format!("{}: {why}", printable(bytes))))?,
+            ),
         };
         match &*self.now() {
-            Standing::One(outlet) => {
+            Standing::One { outlet, .. } => {
                 let (outlet, rights) = (Arc::clone(outlet), Rights::of(trust.access(key)));
                 Ok(Place { outlet, path, rights, above: None })
             }
@@ -349,6 +375,21 @@ impl Outlets {
         }
     }
 }
+
+/// Warns of exports that are not there, in one line: lines like another one may be left out.
+fn tell_away(away: &[String]) {
+    if away.is_empty() {
+        return;
+    }
+    let shown = away.iter().take(AWAY_SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match away.len().saturating_sub(AWAY_SHOWN) {
+        0 => tracing::warn!("cannot be opened: {shown}"),
+        more => tracing::warn!("cannot be opened: {shown}; and {more} more"),
+    }
+}
+
+/// Exports that one warning names.
+const AWAY_SHOWN: usize = 16;
 
 fn read(now: &RwLock<Arc<Standing>>) -> RwLockReadGuard<'_, Arc<Standing>> {
     now.read().unwrap_or_else(PoisonError::into_inner)
@@ -423,13 +464,11 @@ fn absent(verb: &Verb, path: &RelPath) -> Refusal {
     let (name, rest) = split(path);
     match (reads(verb), rest) {
         (true, _) => {
-            let missing = SourceError::Missing { path: path.to_string() };
-            Refusal::new(Reason::Missing, missing.to_string())
+            let nothing = SourceError::Missing { path: path.to_string() };
+            missing(Reason::Missing, nothing.to_string())
         }
-        (false, None) => Refusal::new(Reason::Destination, format!("{name}: {NO_EXPORT}")),
-        (false, Some(_)) => {
-            Refusal::new(Reason::Destination, format!("{path}: no such directory here"))
-        }
+        (false, None) => missing(Reason::Destination, format!("{name}: {NO_EXPORT}")),
+        (false, Some(_)) => missing(Reason::Destination, format!("{path}: no such directory here")),
     }
 }
 
@@ -588,10 +627,33 @@ mod tests {
             let exports = [("open".to_owned(), rule(path, Who::Everybody))].into();
             Exports { exports, groups: BTreeMap::new() }
         };
-        assert!(outlets.replace(rules(&dir.path().join("o"))));
+        outlets.replace(rules(&dir.path().join("o"))).unwrap();
         assert!(Arc::ptr_eq(&before, &find().unwrap()));
-        assert!(outlets.replace(rules(&dir.path().join("h"))));
+        outlets.replace(rules(&dir.path().join("h"))).unwrap();
         assert!(!Arc::ptr_eq(&before, &find().unwrap()));
-        assert!(outlets.replace(Exports::default()) && find().is_none());
+        outlets.replace(Exports::default()).unwrap();
+        assert!(find().is_none());
+    }
+
+    #[test]
+    fn a_server_with_one_directory_takes_other_groups_and_no_exports() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, listings) = (dir.path().to_owned(), Budget::new(Bytes(1 << 20)));
+        let outlets = Outlets::one(root, "the server's /", None, listings).ok().unwrap();
+        let group = GroupRule { keys: [key()].into(), ..GroupRule::default() };
+        let groups: BTreeMap<String, GroupRule> = [("staff".to_owned(), group)].into();
+        let of_client = || {
+            let groups = outlets.ruled().groups(&trust(), &key());
+            groups.iter().map(|name| name.to_string()).collect::<Vec<_>>()
+        };
+        assert!(of_client().is_empty());
+        outlets.replace(Exports { groups: groups.clone(), ..Exports::default() }).unwrap();
+        assert_eq!(of_client(), ["staff"]);
+        let exports = [("open".to_owned(), rule(dir.path(), Who::Everybody))].into();
+        let refused = outlets.replace(Exports { exports, groups: BTreeMap::new() });
+        assert_eq!(refused, Err(BadExports::BesideDirectory("open".to_owned())));
+        assert_eq!(of_client(), ["staff"], "nothing has changed");
+        let found = outlets.find(&trust(), &key(), &Verb::Get { path: b"x".to_vec() });
+        assert!(found.ok().unwrap().rights.read, "a group takes no right away");
     }
 }

@@ -118,9 +118,8 @@ impl From<Full> for Failure {
     fn from(full: Full) -> Failure {
         let kind = match full {
             Full::Uncounted | Full::Claimed => FailureKind::Temporary,
-            Full::Unopened(_) | Full::Unseen | Full::Closed | Full::NoRoom(_) => {
-                FailureKind::Destination
-            }
+            Full::NoRoom(_) => FailureKind::Quota,
+            Full::Unopened(_) | Full::Unseen | Full::Closed => FailureKind::Destination,
         };
         Failure::new(kind, full.to_string())
     }

@@ -278,7 +278,9 @@ impl Account {
         let Quota { bytes, files } = self.wanted.quota;
         if let Some(most) = bytes.filter(|most| more.bytes > most.saturating_sub(taken.bytes)) {
             let left = most.saturating_sub(taken.bytes);
-            return Err(self.no_room(&size(more.bytes), &size(left), &size(most)));
+            let unit = gtp_text::Unit::as_written(most);
+            let [needs, left, most] = [more.bytes, left, most].map(|bytes| size(bytes, unit));
+            return Err(self.no_room(&needs, &left, &most));
         }
         if let Some(most) = files.filter(|most| more.files > most.saturating_sub(taken.files)) {
             let left = most.saturating_sub(taken.files);
@@ -297,8 +299,8 @@ impl Account {
     }
 }
 
-fn size(bytes: u64) -> String {
-    gtp_text::scaled(bytes as f64, gtp_text::Unit::Byte)
+fn size(bytes: u64, unit: gtp_text::Unit) -> String {
+    gtp_text::scaled(bytes as f64, unit)
 }
 
 impl Meter {

@@ -1,4 +1,5 @@
-//! Which exports a server with several has, and who may do what in each of them.
+//! Which exports a server with several has, and who may do what in each of them; and which groups a
+//! server has.
 //!
 //! Rights add up: those that an export gives to everybody or to groups, those of the groups that a
 //! key belongs to, and the key's own. The list of keys says at most what a key may do at all. What
@@ -21,7 +22,8 @@ pub const GROUPS_MOST: usize = 256;
 /// Keys that one group may name in the configuration; the list of keys may name more.
 pub const KEYS_OF_GROUP_MOST: usize = 1_024;
 
-/// What a server with several exports offers, and who may do what there.
+/// What a server with several exports offers, and who may do what there. Of a server with one
+/// directory it says which groups there are: their shares and their hours.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exports {
     /// By their names, which are the first component of a path.
@@ -155,6 +157,18 @@ pub enum BadExports {
     /// More is guaranteed to a group than it may have.
     #[error("[group.{0}] `guarantee` is more than its `total-rate`")]
     Guarantee(String),
+    /// A group has a quota where there are no exports.
+    #[error(
+        "[group.{0}] has a quota, which is of exports, and there is no export: take the quota out, \
+         or write [export.NAME] and serve no directory beside"
+    )]
+    Quota(String),
+    /// Exports where one directory is served.
+    #[error(
+        "[export.{0}] is not served: this server was started with one directory. Start it without \
+         one, or take the exports out"
+    )]
+    BesideDirectory(String),
     /// A group names an export that is not there.
     #[error("[group.{group}] names the export `{export}`, and there is no [export.{export}]")]
     NoExport {
@@ -196,6 +210,9 @@ impl Exports {
             let shares = group.at.iter().map(|at| at.over(group.share)).chain([group.share]);
             if shares.into_iter().any(|share| share.guarantee > share.total_rate) {
                 return Err(BadExports::Guarantee(name.clone()));
+            }
+            if self.exports.is_empty() && !group.quota.is_none() {
+                return Err(BadExports::Quota(name.clone()));
             }
             let missing = group.grants.all().find(|at| !self.exports.contains_key(at.export()));
             if let Some(at) = missing {

@@ -280,9 +280,12 @@ async fn stay_if_allowed(
         now.is_ok_and(|place| given.is_within(&place.given(&verb)))
     }));
     seat.set_may_stay(may_stay.clone());
-    let allowed = shared.keys.look().await.is_ok_and(|trust| (may_stay.0)(&trust));
+    let trust = shared.keys.look().await.map_err(|_| no_list())?;
     let text = "the server's list of keys or its exports have just changed";
-    if allowed { Ok(()) } else { Err(Refusal::new(Reason::NotAuthorised, text)) }
+    match (may_stay.0)(&trust) {
+        true => Ok(()),
+        false => Err(Refusal::new(Reason::NotAuthorised, text)),
+    }
 }
 
 /// That a client was refused what it asked for, for whoever operates the server.
@@ -373,6 +376,23 @@ pub(crate) fn no_room(full: Full) -> Refusal {
     Refusal::new(Reason::Busy, text)
 }
 
+/// Says that the server cannot use its list of keys. That is its operator's mistake, or a disk that
+/// does not answer, and passes: the client comes again.
+pub(crate) fn no_list() -> Refusal {
+    let text = "the server cannot use its list of keys at present: try again later";
+    Refusal { why: WhyRefused::NoList, ..Refusal::new(Reason::Busy, text) }
+}
+
+/// Says that nothing is there, or nothing that the client may see, for what this reason is told.
+pub(super) fn missing(reason: Reason, text: String) -> Refusal {
+    Refusal { why: WhyRefused::Missing, ..Refusal::new(reason, text) }
+}
+
+/// Says that a request cannot be one for what this host has.
+pub(crate) fn no_such_request(text: impl Into<String>) -> Refusal {
+    Refusal { why: WhyRefused::BadRequest, ..Refusal::new(Reason::Missing, text) }
+}
+
 /// Says that a key may not come at this hour.
 pub(crate) fn outside(closed: &Closed, now: &LocalTime) -> Refusal {
     let text = format!("it is outside the hours of this key: {}", closed.words(now));
@@ -412,7 +432,7 @@ fn judge_right(
 ) -> Result<(), Refusal> {
     let is_other = verb.streamed_path().or_else(|| verb.probed_path()).is_none();
     if matches!(verb, Verb::Stream { .. }) && is_other {
-        return Err(Refusal::new(Reason::Missing, "this server has files, and no streams"));
+        return Err(no_such_request("this server has files, and no streams"));
     }
     if matches!(verb, Verb::Fetch { .. }) && shared.fetching.is_none() {
         let text = "this server does not fetch from other servers (serve --third-party)";

@@ -28,6 +28,12 @@ pub(super) struct Ruled {
 }
 
 impl Ruled {
+    /// Other rules; groups that stay keep their numbers.
+    pub fn with(&self, rules: Exports) -> Ruled {
+        let numbers = self.numbers.with(&rules);
+        Ruled { rules, numbers }
+    }
+
     /// What a client with this key has now.
     pub fn allowance(&self, trust: &ClientTrust, key: &Fingerprint, now: &LocalTime) -> Allowance {
         allowance(Subject::of(&self.rules, trust, key).groups(), &self.numbers, now)
@@ -185,9 +191,9 @@ const UNDER_A_DAEMON: &str = "the daemon that shares out this machine's capacity
                               not count, and their rates limit each session alone; start it anew";
 
 /// What is to be said of groups that lines of the list name and the configuration does not have. A
-/// server of one directory has none.
+/// server without any rules may use a list that is another one's.
 fn unknown_groups(rules: &Exports, trust: &ClientTrust) -> Option<String> {
-    if rules.exports.is_empty() {
+    if rules.exports.is_empty() && rules.groups.is_empty() {
         return None;
     }
     let unknown = trust.keys.groups_but(|name| rules.groups.contains_key(name));
@@ -225,8 +231,7 @@ fn over_promised(guaranteed: Rate, capacity: Rate) -> Option<String> {
 mod tests {
     use super::*;
     use crate::server::group_shares::{GroupShare, ShareAt};
-    use crate::server::quota::Quota;
-    use crate::server::rules::{ExportRule, GroupRule, Visibility, Who};
+    use crate::server::rules::GroupRule;
     use crate::trust::{Access, AuthorizedKeys, Strangers};
 
     fn key() -> Fingerprint {
@@ -296,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_group_that_only_a_line_names_is_said_with_whose_line_that_is() {
-        let mut rules = ruled(40).rules.clone();
+        let rules = ruled(40).rules.clone();
         let list = |groups: &str| {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("list");
@@ -304,17 +309,7 @@ mod tests {
             let keys = AuthorizedKeys::load(&path).unwrap();
             ClientTrust { keys, strangers: Strangers::Refused }
         };
-        assert_eq!(unknown_groups(&rules, &list("g,h")), None, "it has no exports");
-        let nobody = || Who::Nobody;
-        let export = ExportRule {
-            path: "/srv".into(),
-            read: nobody(),
-            write: nobody(),
-            delete: nobody(),
-            visibility: Visibility::default(),
-            quota: Quota::default(),
-        };
-        rules.exports.insert("pub".to_owned(), export);
+        assert_eq!(unknown_groups(&Exports::default(), &list("g,h")), None, "it has no rules");
         assert_eq!(unknown_groups(&rules, &list("g")), None);
         let said = unknown_groups(&rules, &list("h,g")).unwrap();
         assert!(said.ends_with("give nothing: h (anna)"), "{said}");

@@ -151,17 +151,19 @@ async fn take(stream: Stream, file: Begun, came: &AtomicU64) -> Result<(), Failu
         let text = line.why().map_or_else(|| broken.to_string(), str::to_owned);
         return Err(Failure::new(FailureKind::Temporary, text));
     }
-    let placed = match writing.await.unwrap_or_else(|error| Err(io::Error::other(error).into())) {
+    let written = writing.await.unwrap_or_else(|error| Err(io::Error::other(error).into()));
+    let (placed, kind) = match written {
         Err(Unplaced::Broken(why)) => return Err(Failure::new(FailureKind::Temporary, why)),
-        Err(Unplaced::Disk(error)) => Err(error),
-        Ok(()) => Ok(()),
+        Err(Unplaced::Full(Failure { kind, text })) => (Err(io::Error::other(text)), kind),
+        Err(Unplaced::Disk(error)) => (Err(error), FailureKind::Destination),
+        Ok(()) => (Ok(()), FailureKind::Destination),
     };
     // A client that does not hear it has lost the connection, and says so.
     let _ = writer.write_all(&Verdict::of(&placed).encode()).await;
     writer.finish();
     drop(writer);
     let _ = timeout(PARTING_SPAN, line.over()).await;
-    placed.map_err(|error| Failure::new(FailureKind::Destination, error.to_string()))
+    placed.map_err(|error| Failure::new(kind, error.to_string()))
 }
 
 /// What the writer of a file is told.
@@ -203,6 +205,8 @@ async fn pass_on(
 enum Unplaced {
     /// It cannot be written.
     Disk(io::Error),
+    /// There is no room for it.
+    Full(Failure),
     /// The client has broken the connection off, or it broke: what came may be a part.
     Broken(String),
 }
@@ -245,6 +249,7 @@ fn write_all(
                 room.more(bytes.len() as u64, is_broken).map_err(|none| {
                     match (none, line.why()) {
                         (NoRoom::Broken, Some(why)) => Unplaced::Broken(why.to_owned()),
+                        (NoRoom::Full(full), _) => Unplaced::Full(full.into()),
                         (none, _) => Unplaced::Disk(io::Error::other(none.to_string())),
                     }
                 })?;

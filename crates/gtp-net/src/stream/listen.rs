@@ -33,7 +33,7 @@ use crate::server::clients::{Clients, Leave, Seat};
 use crate::server::keys::{Keys, Overseen, admit, oversee};
 use crate::server::occupancy::Right;
 use crate::server::session::{
-    DEFAULT_INTERVAL_US, Refusal, common_suite, not_allowed, outside, unwilling,
+    DEFAULT_INTERVAL_US, Refusal, common_suite, no_such_request, not_allowed, outside, unwilling,
 };
 use crate::server::{ACCEPT_PAUSE, Admission, COMPLAINTS, Limits, bind_both, stopping};
 use crate::tls::server_config;
@@ -274,7 +274,7 @@ fn judge(
     judge_law(shared, open.law)?;
     let suite = common_suite(&open)?;
     let Verb::Stream { service, down_session, window, delivery } = open.verb else {
-        return Err(Refusal::new(Reason::Missing, "this host has streams, and no files"));
+        return Err(no_such_request("this host has streams, and no files"));
     };
     judge_delivery(shared.config.carries, delivery)?;
     let now = LocalTime::now();
@@ -341,7 +341,7 @@ fn judge_delivery(has: Carries, asked: Option<Delivery>) -> Result<(), Refusal> 
         }
         (Carries::Frames, None) => "this host has streams of frames (--unreliable), none of bytes",
     };
-    Err(Refusal::new(Reason::Missing, text))
+    Err(no_such_request(text))
 }
 
 /// A caller is promised at most this part of what is left for its holder, so that later callers

@@ -431,11 +431,14 @@ fn kind_of(kind: FailureKind) -> io::ErrorKind {
     match kind {
         FailureKind::NoUdpPath => io::ErrorKind::HostUnreachable,
         FailureKind::TimeLimit => io::ErrorKind::TimedOut,
-        FailureKind::Authentication | FailureKind::OutsideHours => io::ErrorKind::PermissionDenied,
+        FailureKind::Authentication | FailureKind::OutsideHours | FailureKind::Revoked => {
+            io::ErrorKind::PermissionDenied
+        }
         FailureKind::Missing => io::ErrorKind::ConnectionRefused,
         FailureKind::Other
         | FailureKind::Usage
         | FailureKind::Destination
+        | FailureKind::Quota
         | FailureKind::Temporary
         | FailureKind::Unreachable
         | FailureKind::Integrity

@@ -41,7 +41,7 @@ pub fn judge_other(url: &Url, over: &str, failure: &Failure) -> Finding {
 /// What a failed meeting is the fault of, and the line that helps.
 fn blame(url: &Url, failure: &Failure) -> (&'static str, String) {
     match failure.kind {
-        FailureKind::Authentication => (IDENTITY, LETS_IN.to_owned()),
+        FailureKind::Authentication | FailureKind::Revoked => (IDENTITY, LETS_IN.to_owned()),
         FailureKind::OutsideHours => (HOURS, WHICH_HOURS.to_owned()),
         FailureKind::Missing => {
             let root = shell::quoted(&format!("gtp://{}/", url.host()));
@@ -50,6 +50,7 @@ fn blame(url: &Url, failure: &Failure) -> (&'static str, String) {
         FailureKind::Other
         | FailureKind::Usage
         | FailureKind::Destination
+        | FailureKind::Quota
         | FailureKind::Temporary
         | FailureKind::Unreachable
         | FailureKind::Integrity

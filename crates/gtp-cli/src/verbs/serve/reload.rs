@@ -3,11 +3,11 @@
 //! Settings that can change do; others are named in the log, and count from the next start on. What
 //! cannot be had (an address, a file) is told, and stays as it was.
 
-use gtp::{Exports, Server, default_capacity};
+use gtp::{Exports, Failure, Server, default_capacity};
 use tracing::{error, info, warn};
 
 use super::metrics::Metrics;
-use super::{Service, with_settings};
+use super::{Service, groups_beside_directory, names_of, with_settings};
 use crate::args::{self, ServeArgs, Verb};
 use crate::log::SERVER;
 use crate::log_settings;
@@ -19,12 +19,12 @@ impl Service {
         match args::parse_again() {
             Ok((Verb::Serve(new), overridden)) => {
                 for why in overridden {
-                    warn!(target: SERVER, why, "hangup: the environment comes before the file");
+                    warn!(target: SERVER, why, "reload: the environment comes before the file");
                 }
                 self.take(new);
             }
             Ok(_) => {}
-            Err(why) => error!(target: SERVER, why, "hangup: the configuration stays as it was"),
+            Err(why) => error!(target: SERVER, why, "reload: the configuration stays as it was"),
         }
         self.running.reload();
         if let (Some(audit), Some(path)) = (&self.audit, &self.args.audit) {
@@ -35,12 +35,16 @@ impl Service {
 
     /// Takes new settings, as far as a server that runs can.
     fn take(&mut self, new: ServeArgs) {
+        if let Err(why) = fits(&self.args, &new) {
+            error!(target: SERVER, %why, "reload: the configuration stays as it was");
+            return;
+        }
         let both = fixed(&self.args).into_iter().zip(fixed(&new));
         let changed = both.filter(|((_, old), (_, new))| old != new);
         let later: Vec<&str> = changed.map(|((name, _), _)| name).collect();
         if !later.is_empty() {
             let settings = later.join(", ");
-            warn!(target: SERVER, settings, "hangup: these settings count from the next start on");
+            warn!(target: SERVER, settings, "reload: these settings count from the next start on");
         }
         // Terms do not depend on what is exported.
         let described = Server::exports(Exports::default());
@@ -53,26 +57,28 @@ impl Service {
             self.args.audit.clone_from(&new.audit);
         }
         log_settings::change(new.log_format, new.log.as_deref());
-        info!(target: SERVER, writable = new.writable, "hangup: the configuration was read again");
+        info!(target: SERVER, writable = new.writable, "reload: the configuration was read again");
     }
 
-    /// Takes other exports, if the server was started with those of the file. If the file names
-    /// none any more, nothing is exported.
+    /// Takes other groups, and other exports if the server was started with those of the file. If
+    /// the file names none any more, nothing is exported.
     fn take_exports(&mut self, new: &ServeArgs) {
-        if self.args.dir.is_some() {
-            return;
-        }
         let exports = new.exports.clone().unwrap_or_default();
-        if exports.exports.is_empty() {
-            warn!(target: SERVER, "hangup: the file names no exports: nothing is exported now");
+        let is_directory = self.args.dir.is_some();
+        if exports.exports.is_empty() && !is_directory {
+            warn!(target: SERVER, "reload: the file names no exports: nothing is exported now");
         }
-        if Some(&exports) != self.args.exports.as_ref() {
-            let names: Vec<&str> = exports.exports.keys().map(String::as_str).collect();
-            info!(target: SERVER, exports = names.join(","), "hangup: the exports were changed");
+        let is_new = self.args.exports.as_ref().unwrap_or(&Exports::default()) != &exports;
+        if is_new && is_directory {
+            let groups = names_of(exports.groups.keys());
+            info!(target: SERVER, groups, "reload: the groups were changed");
+        } else if is_new {
+            let exports = names_of(exports.exports.keys());
+            info!(target: SERVER, exports, "reload: the exports were changed");
         }
         match self.running.change_exports(exports.clone()) {
             Ok(()) => self.args.exports = Some(exports),
-            Err(why) => error!(target: SERVER, %why, "hangup: the exports stay as they were"),
+            Err(why) => error!(target: SERVER, %why, "reload: the exports stay as they were"),
         }
     }
 
@@ -104,8 +110,19 @@ impl Service {
         };
         match taken {
             Ok(()) => self.args.metrics = new.metrics,
-            Err(failure) => error!(target: SERVER, "hangup: {failure}"),
+            Err(failure) => error!(target: SERVER, "reload: {failure}"),
         }
+    }
+}
+
+/// Whether a server that was started with the `old` settings can have what is exported by the `new`.
+///
+/// # Errors
+/// As when it starts.
+fn fits(old: &ServeArgs, new: &ServeArgs) -> Result<(), Failure> {
+    match &old.dir {
+        Some(_) => groups_beside_directory(new).map(drop),
+        None => Ok(()),
     }
 }
 

@@ -99,7 +99,7 @@ fn log(event: &ServerEvent) {
             info!(target: SERVER, %client, %key, name, verb, object, reason, why, "refused");
         }
         ServerEvent::KeysRead { keys } => {
-            info!(target: SERVER, keys, "hangup: the list of keys was read again");
+            info!(target: SERVER, keys, "reload: the list of keys was read again");
         }
         ServerEvent::KeysUnreadable { failure } => error!(
             target: SERVER,
@@ -140,8 +140,8 @@ fn log_end(visit: &Visit, moved: &Moved, failure: Option<&Failure>) {
             target: SERVER, session = id, %client, %key, name, verb, export, object, bytes,
             wire_bytes, files, changes, seconds, rate = bps, loss, outcome, "session ends"
         ),
-        // As the operator wants it, each night.
-        Some(Failure { kind: FailureKind::OutsideHours, text }) => info!(
+        // As the operator wants it.
+        Some(Failure { kind, text }) if is_as_wanted(*kind) => info!(
             target: SERVER, session = id, %client, %key, name, verb, export, object, bytes,
             wire_bytes, files, changes, seconds, rate = bps, loss, outcome, why = text,
             "session ends"
@@ -152,6 +152,13 @@ fn log_end(visit: &Visit, moved: &Moved, failure: Option<&Failure>) {
             "session ends"
         ),
     }
+}
+
+/// Whether a session that ends so does as the operator's settings say: by hours, quotas and the list
+/// of keys.
+fn is_as_wanted(kind: FailureKind) -> bool {
+    use FailureKind::{OutsideHours, Quota, Revoked};
+    matches!(kind, OutsideHours | Quota | Revoked)
 }
 
 fn as_json(event: &ServerEvent) -> Option<Value> {

@@ -31,7 +31,8 @@ fn penalty(breaches: u32) -> Option<Duration> {
 
 /// Whether it is about a key: the server's is not believed, or this host's is not let in.
 fn is_of_key(failure: &Failure) -> bool {
-    matches!(failure.kind, FailureKind::Authentication | FailureKind::OutsideHours)
+    use FailureKind::{Authentication, OutsideHours, Revoked};
+    matches!(failure.kind, Authentication | OutsideHours | Revoked)
 }
 
 impl Source {

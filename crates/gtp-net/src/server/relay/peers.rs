@@ -214,6 +214,8 @@ fn is_final(failure: &Failure) -> bool {
         FailureKind::Destination
         | FailureKind::Authentication
         | FailureKind::OutsideHours
+        | FailureKind::Quota
+        | FailureKind::Revoked
         | FailureKind::Usage => true,
         FailureKind::Temporary
         | FailureKind::Unreachable
