@@ -1,8 +1,8 @@
 //! When a key may come: within the hours of its lines, and within those of each of its groups.
 //!
 //! The groups are those of the configuration file, which a server reads as well, whether it exports
-//! one directory or several. What comes out is for people and for programs; what hours mean is decided where
-//! servers judge by them.
+//! one directory or several. What comes out is for people and for programs; what hours mean is
+//! decided where servers judge by them.
 
 use std::fmt;
 use std::path::PathBuf;
