@@ -608,7 +608,7 @@ fn with_terms(posted: Posted, report: &Report, allowances: &Allowances) -> Poste
     let group = class.map_or(0, |class| class.number);
     let label = match allowances.names.get(&posted.principal) {
         Some(Named { name, groups }) => posted.label.of_client(name, groups),
-        None => posted.label,
+        None => posted.label.beside_terms(),
     };
     Posted { terms: Terms { weight, each, group, least, most }, label, ..posted }
 }
