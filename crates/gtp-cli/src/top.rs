@@ -309,7 +309,7 @@ fn hour_columns(minutes: usize) -> Vec<Column<Past>> {
 /// shown even where some have none.
 fn shown_minutes(rows: &[Past], width: u16) -> usize {
     let others = hour_columns(0);
-    let all = (1..=others.len() - 1).rev().map(|most| &others[..most]);
+    let all = (1..others.len()).rev().map(|most| &others[..most]);
     let beside = |columns: &[Column<Past>]| width.saturating_sub(needed(columns, rows) + 1);
     let minutes = all.map(beside).find(|&minutes| minutes >= MINUTES_LEAST);
     usize::from(minutes.unwrap_or(width)).min(HISTORY_COLUMNS)

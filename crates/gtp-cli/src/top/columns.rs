@@ -3,8 +3,6 @@
 //! A column of figures is as wide as its widest cell; one of text takes what is left, and says
 //! with a mark where it is cut. This file knows no session and no user.
 
-use std::ops::ControlFlow;
-
 use console::{measure_text_width, truncate_str};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -86,15 +84,14 @@ fn chosen<'a, T>(columns: &'a [Column<T>], rows: &[T], room: u16) -> Vec<(&'a Co
     let mut left = room;
     // The first that has no room is the last that is looked at, so that a wider terminal shows all
     // that a narrower one does.
-    let _ = by_rank.into_iter().try_for_each(|at| {
+    for at in by_rank {
         let takes = widths[at].saturating_add(if taken.is_empty() { 0 } else { GAP });
         if takes > left && !taken.is_empty() {
-            return ControlFlow::Break(());
+            break;
         }
         left = left.saturating_sub(takes);
         taken.push(at);
-        ControlFlow::Continue(())
-    });
+    }
     taken.sort_unstable();
     let wide = |at: usize| match columns[at].kind {
         Kind::Figure => widths[at],
