@@ -294,9 +294,9 @@ fn first_of<T>(
     if let Some(text) = trouble {
         return Err(Failure::new(FailureKind::Other, text));
     }
-    let text = "no daemon runs here: each process allocates for itself, or keeps to its part of \
-                what a daemon shared out that has just gone, or that it was told to use. Start \
-                one with `gtpd`, or let transfers start one with --daemon start";
+    let text = "No gtpd runs here; start it: gtpd (or have transfers start it: --daemon start). \
+                Without it each process allocates for itself, or keeps to its part of what a \
+                daemon shared out that has just gone, or that it was told to use";
     Err(Failure::new(FailureKind::Temporary, text))
 }
 
@@ -332,13 +332,24 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
         let [id, uid, pid, way, w, demand, granted, measured, limit, loss, rtt, path, label] =
             cells;
         format!(
-            "{id:>6} {uid:>6} {pid:>7} {way:3} {w:>7} {demand:>12} {granted:>12} {measured:>12} \
-             {limit:6} {loss:>7} {rtt:>8} {path:39} {label}"
+            "{id:>6} {uid:>6} {pid:>7} {way:9} {w:>7} {demand:>12} {granted:>12} {measured:>12} \
+             {limit:18} {loss:>7} {rtt:>8} {path:39} {label}"
         )
     };
     lines.push(cells([
-        "ID", "USER", "PID", "WAY", "WEIGHT", "DEMAND", "GRANTED", "MEASURED", "LIMIT", "LOSS",
-        "RTT", "PATH", "SESSION",
+        "ID",
+        "USER",
+        "PID",
+        "DIRECTION",
+        "WEIGHT",
+        "DEMAND",
+        "GRANTED",
+        "MEASURED",
+        "LIMITED BY",
+        "LOSS",
+        "RTT",
+        "PATH",
+        "SESSION",
     ]));
     lines.extend(sessions.iter().map(|s| {
         cells([
@@ -350,7 +361,7 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
             &rate(s.demand),
             &rate(s.granted),
             &words::say_rate(Rate::from_bps(s.measured)),
-            &s.limited_by,
+            &crate::limit::of_session(s),
             &format!("{:.2}%", s.loss_ratio * 100.0),
             &format!("{:.1}ms", s.rtt_us as f64 / 1e3),
             &say_path(s),
@@ -397,7 +408,7 @@ fn say_standing(path: Option<&PathView>) -> String {
             let carries = words::say_rate(Rate::from_bps(bps));
             format!("{group}{carries}{shared}{flows}, {}{ecn}", path.state)
         }
-        None => format!("{group}no end seen{shared}{ecn}"),
+        None => format!("{group}no limit seen{shared}{ecn}"),
     }
 }
 
@@ -431,11 +442,11 @@ mod tests {
         path.sessions = 2;
         assert_eq!(say_standing(Some(&path)), "#3 48.0 Mbit/s for 2, compete");
         (path.carries, path.group) = (None, None);
-        assert_eq!(say_standing(Some(&path)), "no end seen for 2");
+        assert_eq!(say_standing(Some(&path)), "no limit seen for 2");
         path.marks = 1;
-        assert_eq!(say_standing(Some(&path)), "no end seen for 2, 1 mark");
+        assert_eq!(say_standing(Some(&path)), "no limit seen for 2, 1 mark");
         path.ecn = "failed".into();
-        assert_eq!(say_standing(Some(&path)), "no end seen for 2, no ECN");
+        assert_eq!(say_standing(Some(&path)), "no limit seen for 2, no ECN");
         assert_eq!(say_standing(None), "-");
         (path.flows, path.carries) = (4, Some(48_000_000));
         assert_eq!(say_standing(Some(&path)), "48.0 Mbit/s for 2 as 4 flows, compete, no ECN");

@@ -17,6 +17,7 @@ mod doctor;
 mod exports;
 mod hosts;
 mod keys;
+mod limit;
 mod lines;
 mod log;
 mod log_settings;

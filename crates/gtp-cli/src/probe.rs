@@ -13,6 +13,7 @@ use gtp::{Failure, FailureKind, LimitedBy, Rate, Url};
 use serde_json::{Value, json};
 
 use crate::args::{HostArgs, PathArgs, TrustArgs};
+use crate::limit::Ends;
 use crate::output;
 use crate::signals::Signals;
 use crate::words::{self, count, say_rate};
@@ -96,15 +97,16 @@ async fn probe(args: &ProbeArgs) -> Result<Measured, Failure> {
 
 /// Tells people what came of it.
 fn say(args: &ProbeArgs, measured: &Measured) -> Result<(), Failure> {
-    let ways = [("to the server", &measured.up), ("from the server", &measured.down)];
-    for (name, way) in ways {
+    let up = ("to the server", Ends::PUT, &measured.up);
+    let down = ("from the server", Ends::GET, &measured.down);
+    for (name, ends, way) in [up, down] {
         let Some(way) = way else { continue };
-        lines(name, args.rate, way).iter().try_for_each(output::line)?;
+        lines(name, ends, args.rate, way).iter().try_for_each(output::line)?;
     }
     output::line(format_args!("round trip: {}", millis(measured.rtt_s)))
 }
 
-fn lines(name: &str, asked: Rate, way: &Way) -> Vec<String> {
+fn lines(name: &str, ends: Ends, asked: Rate, way: &Way) -> Vec<String> {
     let Way { sent, seen, datagram, limited_by } = way;
     let lost = sent.frames.saturating_sub(seen.frames);
     let of_ns = |ns: u64| millis(ns as f64 / 1e9);
@@ -140,7 +142,7 @@ fn lines(name: &str, asked: Rate, way: &Way) -> Vec<String> {
                 LimitedBy::Demand => {
                     "this host was late, or one end was told a lower rate".to_owned()
                 }
-                limit => format!("limited by the {}", limit.as_str()),
+                limit => format!("limited by {}", ends.limit(limit)),
             },
         );
         let due = say_rate(asked);

@@ -4,6 +4,8 @@
 //! and looked for again. Drawing is a function of the last answer, so that it is tested without a
 //! terminal.
 
+mod columns;
+
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,10 +18,11 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Gauge, Row, Table};
+use ratatui::widgets::{Gauge, Paragraph};
 
 use crate::daemon::{Which, ask_history, ask_keys, ask_sessions, say_session, which};
 use crate::words;
+use columns::{Column, draw_table, needed, wrapped};
 
 /// Options of `top`.
 #[derive(Debug, Args)]
@@ -198,128 +201,148 @@ impl Screen {
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
-        let parts = [
-            Constraint::Length(1),
-            Constraint::Length(1),
-            Constraint::Length(1),
-            Constraint::Min(1),
-            Constraint::Length(1),
-        ];
+        let columns = frame.area().width.into();
+        let (said, keys) = (wrapped(&self.said(), columns), wrapped(&self.keys(), columns));
+        let lines = |lines: &[String]| Constraint::Length(lines.len() as u16);
+        let one = Constraint::Length(1);
+        let parts = [lines(&said), one, one, Constraint::Min(1), lines(&keys)];
         let [head, out, in_, table, foot] = Layout::vertical(parts).areas(frame.area());
-        let said = match (&self.trouble, &self.host) {
-            (Some(trouble), _) => trouble.clone(),
-            (None, Some(host)) => {
-                let processes = gtp_text::count(host.processes.into(), "process");
-                format!("{processes}, {}", gtp_text::count(host.sessions.into(), "session"))
-            }
-            (None, None) => String::new(),
-        };
-        frame
-            .render_widget(Line::from(said).style(Style::new().add_modifier(Modifier::BOLD)), head);
+        show(frame, head, said, Style::new().add_modifier(Modifier::BOLD));
         if let Some(host) = &self.host {
             gauge(frame, out, "out", host.used_out, host.capacity_out);
             gauge(frame, in_, "in ", host.used_in, host.capacity_in);
         }
         match &self.hour {
             Some(hour) => self.draw_hour(frame, table, hour),
-            None => self.draw_table(frame, table),
+            None => self.draw_sessions(frame, table),
         }
+        show(frame, foot, keys, Style::new());
+    }
+
+    /// What is said above all.
+    fn said(&self) -> String {
+        match (&self.trouble, &self.host) {
+            (Some(trouble), _) => trouble.clone(),
+            (None, Some(host)) => {
+                let processes = gtp_text::count(host.processes.into(), "process");
+                format!("{processes}, {}", gtp_text::count(host.sessions.into(), "session"))
+            }
+            (None, None) => String::new(),
+        }
+    }
+
+    /// What keys do.
+    fn keys(&self) -> String {
         let order = match self.order {
             Order::Came => "as they came",
             Order::Measured => "fastest first",
             Order::User => "by user",
         };
-        let keys = match self.hour {
+        match self.hour {
             Some(_) => "q ends, h shows the sessions, up and down scroll".to_owned(),
             None => format!("q ends, s sorts ({order}), h shows the last hour, up and down scroll"),
-        };
-        frame.render_widget(Line::from(keys), foot);
+        }
     }
 
-    /// A line for each user, or key, and direction, with a character for each minute.
+    /// A line for each user, or key, and direction, with a character for each minute that fits.
     fn draw_hour(&self, frame: &mut Frame<'_>, area: Rect, hour: &Result<Vec<Past>, String>) {
         let rows = match hour {
             Ok(rows) => rows,
-            Err(why) => return frame.render_widget(Line::from(why.as_str()), area),
+            Err(why) => {
+                let why = wrapped(why, area.width.into());
+                return show(frame, area, why, Style::new());
+            }
         };
-        let columns = HISTORY_COLUMNS as u16;
-        let widths = [WHOSE, 4, 13, 13, columns].map(Constraint::Length);
-        let says = |row: &Past| {
-            let (last, peak) = (row.rates.last(), row.rates.iter().max());
-            let rate = |bps: Option<&u64>| words::say_rate(Rate::from_bps(*bps.unwrap_or(&0)));
-            let Past { whose, direction, rates } = row;
-            Row::new([whose.clone(), direction.clone(), rate(last), rate(peak), curve(rates)])
-        };
-        let title = format!("{:>1$}", "LAST HOUR, ONE COLUMN A MINUTE", HISTORY_COLUMNS);
-        let titles = ["USER, KEYS", "WAY", "MINUTE", "PEAK", &title].map(str::to_owned);
-        let header = Row::new(titles).style(Style::new().add_modifier(Modifier::REVERSED));
-        let rows = rows.iter().skip(self.first).map(says);
-        frame.render_widget(Table::new(rows, widths).header(header), area);
+        let minutes = shown_minutes(rows, area.width);
+        draw_table(frame, area, &hour_columns(minutes), rows, self.first);
     }
 
-    fn draw_table(&self, frame: &mut Frame<'_>, area: Rect) {
-        let columns = columns(area.width);
-        let widths = columns.iter().map(|column| column.width);
-        let rows = self.sessions.iter().skip(self.first);
-        let rows =
-            rows.map(|session| Row::new(columns.iter().map(|column| (column.says)(session))));
-        let header = Row::new(columns.iter().map(|column| column.title));
-        let header = header.style(Style::new().add_modifier(Modifier::REVERSED));
-        frame.render_widget(Table::new(rows, widths).header(header), area);
+    fn draw_sessions(&self, frame: &mut Frame<'_>, area: Rect) {
+        draw_table(frame, area, &columns(), &self.sessions, self.first);
     }
 }
 
-/// Rates as characters of eight heights, by the greatest of them, up to now at the right end.
-/// Nothing at all is a space.
-fn curve(rates: &[u64]) -> String {
+/// The columns of the sessions, as they stand beside each other.
+fn columns() -> Vec<Column<SessionView>> {
+    let figure = |rank, title, least, says: fn(&SessionView) -> String| {
+        Column::figure(rank, title, least, says)
+    };
+    vec![
+        figure(2, "ID", 4, |s| s.session.to_string()),
+        figure(8, "USER", 6, |s| s.uid.to_string()),
+        figure(10, "PID", 7, |s| s.pid.to_string()),
+        figure(4, "DIRECTION", 3, |s| s.direction.clone()),
+        figure(9, "WEIGHT", 7, |s| format!("{:.3}", s.flat_weight)),
+        figure(7, "DEMAND", 11, |s| limited(s.demand)),
+        figure(5, "GRANTED", 11, |s| limited(s.granted)),
+        figure(0, "MEASURED", 11, |s| words::say_rate(Rate::from_bps(s.measured))),
+        figure(3, "LIMITED BY", 18, crate::limit::of_session),
+        figure(6, "LOSS", 7, |s| format!("{:.2}%", s.loss_ratio * 100.0)),
+        figure(6, "RTT", 8, |s| format!("{:.1}ms", s.rtt_us as f64 / 1e3)),
+        figure(11, "PATH", 39, crate::daemon::say_path),
+        Column::text(1, "SESSION", NAME_LEAST, say_session),
+    ]
+}
+
+/// Columns of a session's name at least.
+const NAME_LEAST: u16 = 20;
+
+/// The columns of the last hour, with a curve of so many minutes.
+fn hour_columns(minutes: usize) -> Vec<Column<Past>> {
+    let rate = |bps: Option<&u64>| words::say_rate(Rate::from_bps(*bps.unwrap_or(&0)));
+    let title = match minutes {
+        HISTORY_COLUMNS => "LAST HOUR, ONE COLUMN A MINUTE".to_owned(),
+        _ => format!("LAST {minutes} MIN"),
+    };
+    vec![
+        Column::text(1, "USER, KEYS", WHOSE_LEAST, |row: &Past| row.whose.clone()),
+        Column::figure(2, "DIRECTION", 3, |row: &Past| row.direction.clone()),
+        Column::figure(3, "MINUTE", 11, move |row: &Past| rate(row.rates.last())),
+        Column::figure(4, "PEAK", 11, move |row: &Past| rate(row.rates.iter().max())),
+        Column::figure(0, &format!("{title:>minutes$}"), 0, move |row: &Past| {
+            curve(&row.rates, minutes)
+        }),
+    ]
+}
+
+/// The most minutes of the last hour beside which the other columns have room; a few minutes are
+/// shown even where some have none.
+fn shown_minutes(rows: &[Past], width: u16) -> usize {
+    let others = hour_columns(0);
+    let all = (1..others.len()).rev().map(|most| &others[..most]);
+    let beside = |columns: &[Column<Past>]| width.saturating_sub(needed(columns, rows) + 1);
+    let minutes = all.map(beside).find(|&minutes| minutes >= MINUTES_LEAST);
+    usize::from(minutes.unwrap_or(width)).min(HISTORY_COLUMNS)
+}
+
+/// Minutes of a curve that say something.
+const MINUTES_LEAST: u16 = 24;
+
+/// Rates of the newest minutes as characters of eight heights, by the greatest of the hour, up to
+/// now at the right end. Nothing at all is a space.
+fn curve(rates: &[u64], minutes: usize) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let peak = rates.iter().copied().max().unwrap_or(0).max(1);
     let height = |rate: &u64| match rate {
         0 => ' ',
         rate => HEIGHTS[(u128::from(*rate) * 8).div_ceil(peak.into()).clamp(1, 8) as usize - 1],
     };
-    let curve: String = rates.iter().map(height).collect();
-    format!("{curve:>0$}", HISTORY_COLUMNS)
+    let newest = &rates[rates.len().saturating_sub(minutes)..];
+    let curve: String = newest.iter().map(height).collect();
+    format!("{curve:>minutes$}")
 }
 
-/// Characters of a user's number, or a client's name and groups.
-const WHOSE: u16 = 28;
-
-/// A column of the table.
-struct Column {
-    title: &'static str,
-    width: Constraint,
-    says: fn(&SessionView) -> String,
-}
-
-/// The columns for so many characters. A narrow terminal shows names rather than paths.
-fn columns(width: u16) -> Vec<Column> {
-    let column = |title, width, says| Column { title, width: Constraint::Length(width), says };
-    let mut columns = vec![
-        column("ID", 6, |s| s.session.to_string()),
-        column("USER", 6, |s| s.uid.to_string()),
-        column("PID", 8, |s| s.pid.to_string()),
-        column("WAY", 4, |s| s.direction.clone()),
-        column("WEIGHT", 8, |s| format!("{:.3}", s.flat_weight)),
-        column("DEMAND", 13, |s| limited(s.demand)),
-        column("GRANTED", 13, |s| limited(s.granted)),
-        column("MEASURED", 13, |s| words::say_rate(Rate::from_bps(s.measured))),
-        column("LIMIT", 7, |s| s.limited_by.clone()),
-        column("LOSS", 8, |s| format!("{:.2}%", s.loss_ratio * 100.0)),
-        column("RTT", 9, |s| format!("{:.1}ms", s.rtt_us as f64 / 1e3)),
-    ];
-    if width >= WITH_PATHS {
-        columns.push(column("PATH", 40, crate::daemon::say_path));
-    }
-    columns.push(Column { title: "SESSION", width: Constraint::Min(10), says: say_session });
-    columns
-}
-
-/// A terminal of so many columns has room for paths beside names.
-const WITH_PATHS: u16 = 180;
+/// Columns of a user's number, or a client's name and groups, at least.
+const WHOSE_LEAST: u16 = 12;
 
 fn limited(bps: Option<u64>) -> String {
     bps.map_or("-".to_owned(), |bps| words::say_rate(Rate::from_bps(bps)))
+}
+
+/// Lines from the top of an area.
+fn show(frame: &mut Frame<'_>, area: Rect, lines: Vec<String>, style: Style) {
+    let lines: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines).style(style), area);
 }
 
 /// How much of a capacity is in use.
@@ -331,151 +354,4 @@ fn gauge(frame: &mut Frame<'_>, area: Rect, way: &str, used: u64, capacity: Opti
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use gtp_share::ClientView;
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-
-    fn session(id: u32, measured: u64) -> SessionView {
-        SessionView {
-            session: id,
-            uid: 1000,
-            pid: 42,
-            program: "gtp get".into(),
-            label: format!("gtp://host/{id}"),
-            direction: "in".into(),
-            weight: 1.0,
-            flat_weight: 0.5,
-            peer_weight: 1.0,
-            max_rate: None,
-            transfer_max_rate: None,
-            transfer_guarantee: 0,
-            policy: gtp_share::Policy::Normal,
-            demand: None,
-            peer_offer: None,
-            granted: Some(2 * measured),
-            measured,
-            limited_by: "sink".into(),
-            path: None,
-            carrier: "udp".into(),
-            loss_ratio: 0.01,
-            rtt_us: 50_300,
-            wire_bytes: 1,
-            client: None,
-        }
-    }
-
-    fn drawn(screen: &Screen) -> String {
-        drawn_in(screen, 140)
-    }
-
-    fn drawn_in(screen: &Screen, columns: u16) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(columns, 12)).unwrap();
-        terminal.draw(|frame| screen.draw(frame)).unwrap();
-        terminal.backend().to_string()
-    }
-
-    fn host() -> HostView {
-        HostView {
-            capacity_out: None,
-            capacity_in: Some(100_000_000),
-            used_out: 0,
-            used_in: 60_000_000,
-            guaranteed: 0,
-            processes: 2,
-            sessions: 2,
-        }
-    }
-
-    #[test]
-    fn every_session_is_shown_with_what_it_has_and_what_limits_it_fastest_first() {
-        let mut screen = Screen::new();
-        screen.look(Ok((host(), vec![session(1, 10_000_000), session(2, 50_000_000)])));
-        let text = drawn(&screen);
-        for part in ["2 processes, 2 sessions", "60.0 Mbit/s of 100", "50.3ms", "1.00%", "sink"] {
-            assert!(text.contains(part), "{part} in {text}");
-        }
-        assert!(text.find("gtp://host/2") < text.find("gtp://host/1"), "{text}");
-        screen.next_order();
-        screen.next_order();
-        let text = drawn(&screen);
-        assert!(text.find("gtp://host/1") < text.find("gtp://host/2"), "{text}");
-    }
-
-    #[test]
-    fn a_client_that_is_served_is_shown_by_its_name_and_its_groups() {
-        let client = ClientView {
-            name: "anna".into(),
-            groups: "lab,two".into(),
-            weight: 2.0,
-            max_rate: None,
-            group_max_rate: Some(9_000_000),
-            group_guarantee: 0,
-        };
-        let mut screen = Screen::new();
-        let served = SessionView { client: Some(client), ..session(1, 10_000_000) };
-        screen.look(Ok((host(), vec![served])));
-        assert!(
-            drawn_in(&screen, 160).contains("anna [lab,two], gtp://host/1"),
-            "{}",
-            drawn(&screen)
-        );
-    }
-
-    #[test]
-    fn a_wide_terminal_shows_paths_too() {
-        let mut screen = Screen::new();
-        screen.look(Ok((host(), vec![session(1, 10_000_000)])));
-        let text = drawn_in(&screen, WITH_PATHS);
-        assert!(text.contains("PATH") && text.contains("gtp://host/1 (gtp get)"), "{text}");
-        assert!(!drawn_in(&screen, WITH_PATHS - 1).contains("PATH"));
-    }
-
-    #[test]
-    fn the_last_hour_is_shown_by_user_with_the_newest_minute_at_the_end() {
-        let mut screen = Screen::new();
-        screen.look(Ok((host(), vec![session(1, 10_000_000)])));
-        screen.turn_over();
-        let row = |uid, rates| HistoryView { uid, direction: "out".into(), rates };
-        let hour = vec![row(Some(1000), vec![0, 40_000_000, 5_000_000]), row(None, vec![7; 60])];
-        let key = |name: &str, key| KeyView {
-            uid: 1000,
-            key,
-            name: name.into(),
-            groups: if name.is_empty() { "" } else { "lab" }.into(),
-            direction: "out".into(),
-            rates: vec![2_000_000],
-        };
-        let keys = [("anna", Some("0a".repeat(8))), ("", Some("0b".repeat(8))), ("", None)];
-        let keys = keys.map(|(name, number)| key(name, number)).to_vec();
-        screen.hour = Some(Ok(hour_of(hour, keys)));
-        let text = drawn(&screen);
-        for part in ["1000", "5.0 Mbit/s", "40.0 Mbit/s", " █▁", "others", "h shows the sessions"]
-        {
-            assert!(text.contains(part), "{part} in {text}");
-        }
-        let order = ["1000", " anna [lab]", " key 0b0b0b0b", " other clients", "others"];
-        let at = order.map(|part| text.find(part));
-        assert!(at.is_sorted() && at[0].is_some(), "{at:?} in {text}");
-        assert!(text.contains(&"█".repeat(60)) && !text.contains("gtp://host/1"), "{text}");
-        assert_eq!(curve(&[0, 1, 4, 8]).trim_start(), "▁▄█");
-        assert_eq!(curve(&[]).chars().count(), HISTORY_COLUMNS);
-        screen.hour = Some(Err("not a request that this daemon knows".into()));
-        assert!(drawn(&screen).contains("not a request that this daemon knows"));
-        screen.turn_over();
-        assert!(drawn(&screen).contains("gtp://host/1"));
-    }
-
-    #[test]
-    fn a_daemon_that_is_gone_is_said_and_what_was_known_stays() {
-        let mut screen = Screen::new();
-        screen.look(Ok((host(), vec![session(1, 10_000_000)])));
-        screen.look(Err(Failure::new(FailureKind::Temporary, "no daemon runs here")));
-        let text = drawn(&screen);
-        assert!(text.contains("no daemon runs here") && text.contains("gtp://host/1"), "{text}");
-        screen.scroll(-3);
-        screen.scroll(9);
-        assert_eq!(screen.first, 0);
-    }
-}
+mod tests;

@@ -335,10 +335,12 @@ fn sessions_of_one_client_share_a_path_and_the_list_says_so() {
             && paths[0].group != paths[1].group
     });
     let listed = world.expect(0, &["sessions", "--json", &args[0], &args[1]]);
+    let label = common::events(&listed)[1]["label"].as_str().unwrap().to_owned();
+    assert!(label.rsplit(' ').next() == Some("big"), "what it moves: {label}");
     let path = &common::events(&listed)[1]["path"];
     assert_eq!((&path["state"], &path["queue"]), (&json!("start"), &json!("none")), "{path}");
     let table = world.expect(0, &["sessions", &args[0], &args[1]]);
-    assert!(String::from_utf8_lossy(&table.stdout).contains("no end seen for 2"));
+    assert!(String::from_utf8_lossy(&table.stdout).contains("no limit seen for 2"));
     for mut child in children {
         child.kill().unwrap();
         child.wait().unwrap();
@@ -666,7 +668,7 @@ fn a_socket_that_somebody_else_made_is_served() {
 fn without_a_daemon_the_list_says_so() {
     let world = World::new();
     let output = world.expect(5, &["sessions", "--daemon", "/nowhere/gtpd.sock"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no daemon runs here"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("No gtpd runs here; start it: gtpd"));
     let _: Vec<Value> = common::events(&output);
 }
 

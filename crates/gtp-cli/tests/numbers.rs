@@ -12,6 +12,17 @@ use std::process::{Child, Command, Stdio};
 
 use common::{Serving, World, ports::free_port, size_of, wait_for};
 
+/// An export with a quota, of which what the sessions here put is a part.
+const SETTINGS: &str = r#"
+writable = true
+[export.data]
+path = "DIR"
+read = true
+write = true
+quota = "1GB"
+quota-files = 1000
+"#;
+
 /// A server under a daemon, both with their numbers.
 struct Watched {
     world: World,
@@ -41,8 +52,14 @@ impl Watched {
         let daemon = command.args(["--metrics", &of_daemon]).spawn().unwrap();
         wait_for("a daemon", || gtp_share::client::sessions(&socket).is_ok());
         let socket = socket.to_str().unwrap();
+        world.list_client();
+        let dir = world.path("export").display().to_string();
+        std::fs::write(world.path("serve.toml"), SETTINGS.replace("DIR", &dir)).unwrap();
         let options = ["--metrics", &of_server, "--daemon", socket, "--capacity-out", "1Gbit"];
-        let server = common::writable(&world, &options);
+        let mut command = world.gtp("server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
+        command.args(options).env("GTP_CONFIG_FILE", world.path("serve.toml"));
+        let server = Serving::start(command);
+        world.expect(0, &["ls", &server.url("data/"), "--accept-new"]);
         Watched { world, server, daemon, ports }
     }
 
@@ -61,15 +78,15 @@ impl Watched {
         for n in 0..2 {
             let out = format!("got{n}");
             let off = ["--daemon", "off"];
-            world.expect(0, &[&["get", &server.url("a"), &out], &off[..]].concat());
-            let to = server.url(&format!("put{n}"));
+            world.expect(0, &[&["get", &server.url("data/a"), &out], &off[..]].concat());
+            let to = server.url(&format!("data/put{n}"));
             world.expect(0, &[&["put", "mine", &to], &off[..]].concat());
         }
-        world.expect(3, &["get", &server.url("none"), "x", "--daemon", "off"]);
+        world.expect(3, &["get", &server.url("data/none"), "x", "--daemon", "off"]);
         let stranger = world.run("stranger", &["ls", &server.url(""), "--accept-new"]);
         assert_eq!(stranger.status.code(), Some(7));
         world.export("large", 30_000_000);
-        let url = server.url("large");
+        let url = server.url("data/large");
         let args = ["get", &url, "cut", "--max-rate", "8Mbit", "--daemon", "off"];
         let mut get = world.gtp("client", &args).stderr(Stdio::null()).spawn().unwrap();
         wait_for("data", || size_of(&world.path("cut.gtp-part")) > 0);
@@ -117,6 +134,13 @@ fn bytes_and_ends_at_server_and_daemon_agree_with_what_was_moved_also_where_it_b
         - value(&server, "gtp_serve_sessions_total", &[get, "outcome=\"done\""]);
     assert_eq!(failed, 2.0, "{server}");
     assert_eq!(value(&server, "gtp_serve_running_sessions", &[]), 0.0);
+    let of_export = |name| value(&server, name, &["export=\"data\""]);
+    assert_eq!(of_export("gtp_serve_export_content_bytes_total"), bytes(put) + bytes(get));
+    assert_eq!(of_export("gtp_serve_export_sessions_total"), 7.0, "{server}");
+    let quota = |name| value(&server, name, &["kind=\"export\"", "owner=\"data\""]);
+    assert_eq!(quota("gtp_serve_quota_limit_bytes"), 1e9);
+    assert_eq!(quota("gtp_serve_quota_limit_files"), 1000.0);
+    assert!(quota("gtp_serve_quota_used_bytes") >= content, "{server}");
     assert_eq!(value(&server, "gtp_serve_refused_total", &["why=\"not_allowed\""]), 1.0);
     assert_eq!(value(&server, "gtp_serve_daemon_standing", &["standing=\"joined\""]), 1.0);
     assert_eq!(value(&server, "gtp_serve_capacity_bits_per_second", &["\"out\""]), 1e9);

@@ -6,6 +6,7 @@
 //! lives stands first, so that a look at it touches little memory. Offsets are part of the layout's
 //! version; `docs/DAEMON.md` lists them.
 
+use core::net::SocketAddr;
 use core::num::NonZeroU8;
 
 use gtp_alloc::led::Counts;
@@ -177,11 +178,33 @@ impl Label {
         Label::cut(text, LABEL_BYTES)
     }
 
+    /// The same as far as there is room beside terms.
+    #[must_use]
+    pub fn beside_terms(&self) -> Label {
+        let all = String::from_utf8_lossy(self.bytes_of(0));
+        match address_and_path(&all) {
+            Some((address, path)) => {
+                let room = SHORT_LABEL_BYTES.saturating_sub(address.len() + 1);
+                Label::cut(&format!("{address} {}", shortened(path, room)), SHORT_LABEL_BYTES)
+            }
+            None => *self,
+        }
+    }
+
     /// The same with a client's name behind it and the groups that it is in, as far as there is
-    /// room. Who knows no names sees what was there before alone.
+    /// room. Who knows no names sees what was there before alone. Where it is known what is moved,
+    /// this takes the place of the address, which the name makes dispensable.
     #[must_use]
     pub fn of_client(&self, name: &str, groups: &str) -> Label {
         let before = String::from_utf8_lossy(self.bytes_of(0));
+        let before = match address_and_path(&before) {
+            Some((_, path)) => {
+                let others = name.len() + groups.len() + 2;
+                let room = SHORT_LABEL_BYTES.saturating_sub(others).max(PATH_LEAST);
+                shortened(path, room)
+            }
+            None => before.into_owned(),
+        };
         Label::cut(&[&before, name, groups].join("\0"), SHORT_LABEL_BYTES)
     }
 
@@ -218,6 +241,42 @@ impl Label {
         self.0.split(|&b| b == 0).nth(part).unwrap_or_default()
     }
 }
+
+/// How a host that serves names a session: by the client's address and by the path of what it
+/// moves, whose middle is left out where it is too long for a label.
+pub fn served(client: SocketAddr, path: &str) -> String {
+    let client = client.to_string();
+    let path = shortened(path, LABEL_BYTES.saturating_sub(client.len() + 1));
+    format!("{client} {path}")
+}
+
+/// The parts of what [`served`] makes.
+fn address_and_path(label: &str) -> Option<(&str, &str)> {
+    label.split_once(' ').filter(|(address, _)| address.parse::<SocketAddr>().is_ok())
+}
+
+/// A path of so many bytes at most: where it is longer its middle is left out. Its first name, the
+/// export, stays if there is room, and so does its end, which tells files apart.
+fn shortened(path: &str, most: usize) -> String {
+    if path.len() <= most {
+        return path.to_owned();
+    }
+    let first = path.find('/').map_or("", |end| &path[..=end]);
+    let first = if first.len() + OMITTED.len() <= most / 2 { first } else { "" };
+    let room = most.saturating_sub(first.len() + OMITTED.len());
+    let mut from = path.len() - room;
+    while !path.is_char_boundary(from) {
+        from += 1;
+    }
+    // The mark alone may have no room.
+    if most < OMITTED.len() { String::new() } else { [first, OMITTED, &path[from..]].concat() }
+}
+
+/// What stands for the part of a path that is left out.
+const OMITTED: &str = "…";
+
+/// Bytes of a path that have room however long a client's name is.
+const PATH_LEAST: usize = 24;
 
 /// A text from elsewhere as far as it can be shown: what is no printable character becomes `?`.
 pub fn printable(text: &str) -> String {

@@ -17,7 +17,7 @@ pub mod words;
 
 pub use layout::{
     Granted, KEYS, LABEL_BYTES, Label, Outstanding, Posted, PostedPath, SLOTS_MOST, Side, Terms,
-    Update, printable,
+    Update, printable, served,
 };
 pub use map::Mapping;
 pub use message::{

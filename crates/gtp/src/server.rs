@@ -15,7 +15,7 @@ use gtp_net::identity::Fingerprint;
 use gtp_net::server::Server as Listening;
 use gtp_net::server::{
     Admission, BadExports, Changes, Confines, EVENTS, Exports, GroupRule, Limits, Offer, Offers,
-    Pulse, Reach, ServeConfig, ServerEvent, Sessions, Sockets, Terms, Voucher, Writing,
+    Pulse, Quotas, Reach, ServeConfig, ServerEvent, Sessions, Sockets, Terms, Voucher, Writing,
 };
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 use gtp_store::replica::Replica;
@@ -383,6 +383,11 @@ impl RunningServer {
     /// The sessions that it has, also those whose beginning was not told for want of room.
     pub fn sessions(&self) -> Sessions {
         self.sessions.clone()
+    }
+
+    /// What lies there of what its quotas allow, also when its exports are changed.
+    pub fn quotas(&self) -> Quotas {
+        self.offers.quotas()
     }
 
     /// Gives the server clients that come over a pipe which somebody else protects, such as ssh.

@@ -153,6 +153,7 @@ impl<'a> Pair<'a> {
         let mut look = tokio::time::interval(LOOK_SPAN);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         copy.shower.begin();
+        copy.shower.tell_of_others();
         let ended = loop {
             tokio::select! {
                 biased;

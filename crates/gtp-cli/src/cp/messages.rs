@@ -449,9 +449,7 @@ fn way_of(name: &str) -> Result<Way, Senseless> {
 }
 
 fn limit_of(name: &str) -> Result<LimitedBy, Senseless> {
-    let known =
-        [LimitedBy::Source, LimitedBy::Sink, LimitedBy::Demand, LimitedBy::Path, LimitedBy::Disk];
-    known.into_iter().find(|limit| limit.as_str() == name).ok_or(Senseless)
+    crate::limit::read(name).ok_or(Senseless)
 }
 
 fn hash_of(hex: &str) -> Result<Value, Senseless> {

@@ -6,6 +6,8 @@
 use gtp::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::limit::Ends;
+
 use super::fit::{Pace, Whole, source_line, whole_line};
 
 /// The lines on the terminal.
@@ -36,7 +38,7 @@ impl Bars {
         Bars { screen, total, sources: Vec::new(), recent: Vec::new() }
     }
 
-    pub fn progress(&mut self, progress: &Progress) {
+    pub fn progress(&mut self, progress: &Progress, ends: Ends) {
         if progress.total == 0 && progress.bytes == 0 {
             return;
         }
@@ -54,7 +56,7 @@ impl Bars {
             self.sources.push(add_line(&self.screen));
         }
         for (bar, share) in self.sources.iter().zip(&progress.sources) {
-            bar.set_message(source_line(share, columns));
+            bar.set_message(source_line(share, ends, columns));
         }
     }
 

@@ -7,6 +7,7 @@
 use console::measure_text_width;
 use gtp::{Rate, SourceShare};
 
+use crate::limit::Ends;
 use crate::words::{say_bytes, say_rate, say_seconds};
 
 /// How a whole transfer is doing.
@@ -67,8 +68,8 @@ pub fn whole_line(whole: &Whole, columns: usize) -> String {
     format!("{}{} {line}", "█".repeat(full), "░".repeat(spare - full))
 }
 
-/// The line of one source in so many columns.
-pub fn source_line(share: &SourceShare, columns: usize) -> String {
+/// The line of one source in so many columns, of a session between these ends.
+pub fn source_line(share: &SourceShare, ends: Ends, columns: usize) -> String {
     // The last part of an address tells sources apart less well than all of it, and still does.
     let short = share.url.rsplit_once("://").map_or(share.url.as_str(), |(_, rest)| rest);
     let host = short.split('/').next().unwrap_or(short);
@@ -79,7 +80,7 @@ pub fn source_line(share: &SourceShare, columns: usize) -> String {
         return first_that_fits(forms.into_iter().chain(["  not connected".into()]), columns);
     }
     let (rate, granted) = (say_rate(share.rate), say_rate(share.granted));
-    let (by, loss) = (share.limited_by.as_str(), 100.0 * share.loss_ratio);
+    let (by, loss) = (ends.limit(share.limited_by), 100.0 * share.loss_ratio);
     let ms = share.rtt.as_secs_f64() * 1000.0;
     let rests = [
         format!("{rate} of {granted} granted, limited by {by}, loss {loss:.2} %, {ms:.0} ms"),
@@ -99,7 +100,7 @@ pub struct Sinks {
     pub failed: usize,
     /// The one that will be done last, as it looks: its address, the part that it has from 0 to 1,
     /// its rate and what limits that, which is empty where only others know it.
-    pub slowest: Option<(String, f64, Rate, &'static str)>,
+    pub slowest: Option<(String, f64, Rate, String)>,
 }
 
 /// The line of several transfers in so many columns.
@@ -184,7 +185,10 @@ mod tests {
             let mut lines = vec![(whole_line(&whole(), columns), whole_line(&whole(), 500))];
             lines.push((whole_line(&rechecking, columns), whole_line(&rechecking, 500)));
             for share in &shares {
-                lines.push((source_line(share, columns), source_line(share, 500)));
+                lines.push((
+                    source_line(share, Ends::GET, columns),
+                    source_line(share, Ends::GET, 500),
+                ));
             }
             for (line, all) in lines {
                 assert!(measure_text_width(&line) <= columns, "{columns}: {line:?}");
@@ -207,12 +211,14 @@ mod tests {
 
     #[test]
     fn several_sinks_have_one_line_with_how_many_are_done_and_the_slowest() {
-        let slowest = Some(("gtp://c:4810/in/".to_owned(), 0.456, Rate::from_mbps(12), "sink"));
+        let slowest =
+            Some(("gtp://c:4810/in/".to_owned(), 0.456, Rate::from_mbps(12), "the server".into()));
         let sinks = Sinks { all: 5, done: 2, failed: 1, slowest };
         let line = |columns| sinks_line(&sinks, columns);
         let whole = "2 of 5 done, 1 failed";
-        let all = format!("{whole}; slowest gtp://c:4810/in/: 46 %, 12.0 Mbit/s, limited by sink");
-        assert_eq!(line(100), all);
+        let all =
+            format!("{whole}; slowest gtp://c:4810/in/: 46 %, 12.0 Mbit/s, limited by the server");
+        assert_eq!(line(120), all);
         assert_eq!(line(45), format!("{whole}; slowest 46 %"));
         assert_eq!(line(22), whole);
         for columns in 0..100 {
@@ -228,10 +234,12 @@ mod tests {
         assert_eq!(whole_line(&whole(), 40), " 12 %  633 Mbit/s, 12:34 min left");
         let all = whole_line(&whole(), 60);
         assert!(all.contains(" 12 %  1.1 GiB of 9.2 GiB  633 Mbit/s, 12:34 min left"), "{all}");
-        let line = source_line(&share("gtp://a.example:4810/run42.h5"), 60);
-        assert_eq!(line, "  a.example:4810/run42.h5  317 Mbit/s, limited by source");
-        let line = source_line(&share("gtp://a.example:4810/run42.h5"), 40);
-        assert_eq!(line, "  317 Mbit/s, limited by source");
-        assert_eq!(source_line(&share("gtp://a.example:4810/run42.h5"), 20), "  317 Mbit/s");
+        let line =
+            |ends, columns| source_line(&share("gtp://a.example:4810/run42.h5"), ends, columns);
+        let whole = "  a.example:4810/run42.h5  317 Mbit/s, limited by the server";
+        assert_eq!(line(Ends::GET, 60), whole);
+        assert_eq!(line(Ends::PUT, 60), whole.replace("the server", "this host"));
+        assert_eq!(line(Ends::GET, 40), "  317 Mbit/s, limited by the server");
+        assert_eq!(line(Ends::GET, 20), "  317 Mbit/s");
     }
 }

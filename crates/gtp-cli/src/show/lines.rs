@@ -5,6 +5,7 @@
 
 use gtp::Progress;
 
+use crate::limit::Ends;
 use crate::output::aside;
 use crate::words;
 
@@ -28,7 +29,7 @@ impl Lines {
         self.looks.is_multiple_of(LOOKS_PER_LINE)
     }
 
-    pub fn progress(&mut self, progress: &Progress) {
+    pub fn progress(&mut self, progress: &Progress, ends: Ends) {
         let is_due = self.is_due();
         let is_unknown = progress.total == 0 && progress.bytes == 0;
         if is_unknown || !is_due {
@@ -51,7 +52,7 @@ impl Lines {
             "{so_far}, {} of {} granted, limited by {}, loss {:.2} %",
             words::say_rate(progress.rate()),
             words::say_rate(progress.granted()),
-            progress.limited_by().as_str(),
+            ends.limit(progress.limited_by()),
             100.0 * progress.loss_ratio(),
         ));
     }

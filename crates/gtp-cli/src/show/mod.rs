@@ -18,6 +18,7 @@ use std::io::IsTerminal;
 use gtp::{Event, Failure, FailureKind, Outcome, Progress, RootKind, Stands};
 
 use crate::args::{TransferArgs, When};
+use crate::limit::Ends;
 use crate::{output, words};
 use bars::Bars;
 use lines::Lines;
@@ -32,6 +33,8 @@ pub struct Shower {
     obstacles: HashMap<String, String>,
     /// Which of the things that are left out concern the user; all if `None`.
     concerns: Option<Concerns>,
+    /// What the hosts are called, where neither is this one.
+    ends: Option<Ends>,
 }
 
 /// Whether something that is left out concerns the user.
@@ -87,12 +90,18 @@ impl Shower {
             trace,
             obstacles: HashMap::new(),
             concerns: None,
+            ends: None,
         })
     }
 
     /// Keeps to itself what is left out and does not concern the user.
     pub fn tell_only(&mut self, concerns: Concerns) {
         self.concerns = Some(concerns);
+    }
+
+    /// Transfers from now on are between other hosts.
+    pub fn tell_of_others(&mut self) {
+        self.ends = Some(Ends::ELSEWHERE);
     }
 
     /// Transfers from now on are of this part of the way.
@@ -148,9 +157,10 @@ impl Shower {
     /// New numbers.
     pub fn progress(&mut self, progress: &Progress) {
         self.record(progress);
+        let ends = self.ends.unwrap_or_else(|| Ends::of_progress(progress));
         match &mut self.people {
-            People::Bars(bars) => bars.progress(progress),
-            People::Lines(lines) => lines.progress(progress),
+            People::Bars(bars) => bars.progress(progress, ends),
+            People::Lines(lines) => lines.progress(progress, ends),
             People::Quiet => {}
         }
     }

@@ -351,7 +351,7 @@ impl<'a> Watched<'a> {
             let part = row.progress.bytes as f64 / row.progress.total.max(1) as f64;
             let [object, _, to] = self.about.way(number, 0);
             let name = format!("{object} to {to}");
-            runs.then(|| (name, part, row.progress.rate(), ""))
+            runs.then(|| (name, part, row.progress.rate(), String::new()))
         });
         let slowest = running.min_by(|a, b| a.1.total_cmp(&b.1));
         let (done, failed) = (ended(Result::is_ok), ended(Result::is_err));

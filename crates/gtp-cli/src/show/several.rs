@@ -6,9 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gtp::{
-    Event, Failure, FailureKind, LimitedBy, Outcome, Progress, Rate, ReadBytes, RelayReport, Stands,
-};
+use gtp::{Event, Failure, FailureKind, Outcome, Progress, Rate, ReadBytes, RelayReport, Stands};
 
 use super::fit::{Sinks, sinks_line};
 use super::json::{self, Json, Standing};
@@ -16,6 +14,7 @@ use super::limits::Limits;
 use super::trace::Trace;
 use super::{People, for_people};
 use crate::args::TransferArgs;
+use crate::limit::Ends;
 use crate::{output, words};
 
 /// Everything that hears of the transfers.
@@ -201,15 +200,15 @@ impl Several {
 
 impl Sink {
     /// Its address, the part that it has, its rate and what limits that.
-    fn stand(&self) -> (String, f64, Rate, &'static str) {
+    fn stand(&self) -> (String, f64, Rate, String) {
         let progress = &self.progress;
         let part = progress.bytes as f64 / progress.total.max(1) as f64;
-        (self.url.clone(), part, progress.rate(), progress.limited_by().as_str())
+        (self.url.clone(), part, progress.rate(), Ends::PUT.limit(progress.limited_by()))
     }
 
     /// Its line in the report.
     fn report(&self) -> String {
-        let by = self.limits.most().map(LimitedBy::as_str);
+        let by = self.limits.most().map(|by| Ends::PUT.limit(by));
         let by = by.map_or(String::new(), |by| format!(", limited by {by}"));
         let (words, progress) = match &self.end {
             Some(Ok(outcome)) => (done_words(outcome), &outcome.progress),

@@ -99,7 +99,7 @@ impl Service {
                          /usr/share/zoneinfo); hours go by UTC";
             warn!(target: SERVER, zone = %gtp_text::of_message(&zone), "{words}");
         }
-        let metrics = args.metrics.map(|at| Metrics::serve(at, running.sessions())).transpose()?;
+        let metrics = args.metrics.map(|at| Metrics::serve(at, &running)).transpose()?;
         announce(&args, &running);
         let (teller, manager) = (Teller::new(&args), Manager::of_process());
         manager.ready();

@@ -608,6 +608,7 @@ fn with_terms(posted: Posted, report: &Report, allowances: &Allowances) -> Poste
     let group = class.map_or(0, |class| class.number);
     let label = match allowances.names.get(&posted.principal) {
         Some(Named { name, groups }) => posted.label.of_client(name, groups),
+        None if posted.principal != 0 => posted.label.beside_terms(),
         None => posted.label,
     };
     Posted { terms: Terms { weight, each, group, least, most }, label, ..posted }

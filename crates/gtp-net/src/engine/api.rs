@@ -101,7 +101,8 @@ pub struct SessionOpen {
     pub principal: u64,
     /// What that client has here, all its sessions together.
     pub allowance: Allowance,
-    /// How people name it: a URL, or the client's address.
+    /// How people name it: a URL, or the client's address; behind that and a space what a server
+    /// moves for it.
     pub label: String,
 }
 

@@ -75,7 +75,7 @@ pub use event::{
 pub use group_shares::{GroupShare, SHARES_AT_MOST, ShareAt};
 pub use place::listen_address;
 pub use pulse::{Asked, Asker, Pulse, questions};
-pub use quota::Quota;
+pub use quota::{Quota, QuotaOf, QuotaStands, Quotas};
 pub use reachable::{BadReach, Reach};
 pub use rules::{
     BadExports, EXPORTS_MOST, ExportRule, Exports, GROUPS_MOST, GroupRule, KEYS_OF_GROUP_MOST,
@@ -254,6 +254,11 @@ impl Offers {
     pub fn change(&self, exports: Exports) -> Result<(), BadExports> {
         exports.check()?;
         self.0.replace(exports)
+    }
+
+    /// What lies there of what the quotas allow.
+    pub fn quotas(&self) -> Quotas {
+        self.0.quotas()
     }
 
     /// Takes what is there now at the exports' paths for what is meant, unless a file system was

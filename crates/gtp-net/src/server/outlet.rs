@@ -18,7 +18,7 @@ use super::counting::count;
 use super::ground::Ground;
 use super::occupancy::Right;
 use super::overlaps::overlaps;
-use super::quota::{Ledger, Meter};
+use super::quota::{Ledger, Meter, Quotas};
 use super::rules::{BadExports, ExportRule, Exports, Rights, Subject};
 use super::session::{Refusal, missing, no_such_request, place, right};
 use super::sharing::Ruled;
@@ -170,6 +170,11 @@ impl Outlet {
 }
 
 impl Outlets {
+    /// How the quotas of the exports stand.
+    pub fn quotas(&self) -> Quotas {
+        Quotas::of(&self.ledger)
+    }
+
     /// One export, beneath which all paths are. Blocks.
     ///
     /// # Errors

@@ -31,20 +31,20 @@ impl Quota {
     }
 }
 
-/// Whose account it is.
+/// Whose quota it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub enum QuotaOf {
     /// All who write to an export.
     Export(String),
     /// The members of a group, in their places.
     Group(String),
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for QuotaOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Owner::Export(name) => write!(f, "the export {name}"),
-            Owner::Group(name) => write!(f, "the group {name}"),
+            QuotaOf::Export(name) => write!(f, "the export {name}"),
+            QuotaOf::Group(name) => write!(f, "the group {name}"),
         }
     }
 }
@@ -52,11 +52,49 @@ impl fmt::Display for Owner {
 /// What an account is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
-    pub owner: Owner,
+    pub owner: QuotaOf,
     pub quota: Quota,
     pub places: Vec<Below>,
     /// The paths of the exports that have these places.
     pub roots: BTreeMap<String, PathBuf>,
+}
+
+/// How one quota stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaStands {
+    /// Whose it is.
+    pub owner: QuotaOf,
+    /// What may be there.
+    pub quota: Quota,
+    /// Bytes of content and names that are there; `None` as long as they are being counted.
+    pub used: Option<(u64, u64)>,
+}
+
+/// The quotas of a server that runs, as its exports are now. Clones show the same.
+#[derive(Clone, Default)]
+pub struct Quotas(Arc<Ledger>);
+
+impl fmt::Debug for Quotas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Quotas")
+    }
+}
+
+impl Quotas {
+    /// Those of this ledger.
+    pub(super) fn of(ledger: &Arc<Ledger>) -> Quotas {
+        Quotas(Arc::clone(ledger))
+    }
+
+    /// How each quota stands: those of exports before those of groups, each by name.
+    pub fn all(&self) -> Vec<QuotaStands> {
+        let stands = |account: &Account| QuotaStands {
+            owner: account.wanted.owner.clone(),
+            quota: account.wanted.quota,
+            used: account.used.map(|used| (used.bytes, used.files)),
+        };
+        self.0.books().accounts.iter().map(stands).collect()
+    }
 }
 
 /// Numbers accounts, each in one set of places.
@@ -412,7 +450,7 @@ mod tests {
     }
 
     /// All exports of these places lead to the same path.
-    fn wanted(owner: Owner, quota: Quota, places: Vec<Below>) -> Wanted {
+    fn wanted(owner: QuotaOf, quota: Quota, places: Vec<Below>) -> Wanted {
         let root = |place: &Below| (place.export().to_owned(), PathBuf::from("/srv"));
         let roots = places.iter().map(root).collect();
         Wanted { owner, quota, places, roots }
@@ -433,7 +471,7 @@ mod tests {
     fn of_group(places: &[&str], most: u64) -> Wanted {
         let quota = Quota { bytes: Some(most), files: None };
         let places = places.iter().map(|text| place(text)).collect();
-        wanted(Owner::Group("g".into()), quota, places)
+        wanted(QuotaOf::Group("g".into()), quota, places)
     }
 
     #[test]
@@ -493,6 +531,26 @@ mod tests {
     }
 
     #[test]
+    fn quotas_show_what_is_there_once_it_is_counted_and_follow_the_settings() {
+        let ledger = Arc::new(Ledger::default());
+        let quotas = Quotas::of(&ledger);
+        let new = ledger.replace(vec![of_group(&["home"], 100)]);
+        let (owner, quota) = (QuotaOf::Group("g".into()), Quota { bytes: Some(100), files: None });
+        let stands = QuotaStands { owner, quota, used: None };
+        assert_eq!(quotas.all(), [stands.clone()]);
+        ledger.counted(new[0].0, Usage { bytes: 40, files: 4 });
+        assert_eq!(quotas.all(), [QuotaStands { used: Some((40, 4)), ..stands }]);
+        let meter = meter_of(&ledger, "home", "");
+        let held = meter.reserve(&[bytes(50)]).ok().unwrap();
+        assert_eq!(quotas.all()[0].used, Some((40, 4)), "what is reserved is not there yet");
+        meter.settle(&[Usage::default()], &[bytes(50)]);
+        drop(held);
+        assert_eq!(quotas.all()[0].used, Some((90, 5)));
+        ledger.replace(Vec::new());
+        assert!(quotas.all().is_empty());
+    }
+
+    #[test]
     fn an_export_that_leads_to_another_path_is_counted_anew_and_the_old_path_counts_for_nobody() {
         let ledger = ledger(vec![of_group(&["home"], 100)]);
         let old = meter_of(&ledger, "home", "");
@@ -527,7 +585,7 @@ mod tests {
     #[test]
     fn names_have_a_limit_of_their_own() {
         let quota = Quota { bytes: None, files: Some(5) };
-        let owner = Owner::Export("home".into());
+        let owner = QuotaOf::Export("home".into());
         let ledger = ledger(vec![wanted(owner, quota, vec![place("home")])]);
         let meter = meter_of(&ledger, "home", "");
         assert!(meter.reserve(&[bytes(1 << 40)]).is_ok());

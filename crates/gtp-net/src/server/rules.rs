@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use gtp_store::RelPath;
 
 use super::group_shares::{GroupShare, SHARES_AT_MOST, ShareAt};
-use super::quota::{Owner, Quota, Wanted};
+use super::quota::{Quota, QuotaOf, Wanted};
 use crate::identity::Fingerprint;
 use crate::trust::{Access, AuthorizedKeys, Below, ClientTrust, Grants, Hours, is_name};
 
@@ -228,19 +228,19 @@ impl Exports {
         let whole = |name: &String| name.parse::<Below>().ok();
         let of_exports = self.exports.iter().map(|(name, rule)| {
             let places = whole(name).into_iter().collect();
-            self.wanted(Owner::Export(name.clone()), rule.quota, places)
+            self.wanted(QuotaOf::Export(name.clone()), rule.quota, places)
         });
         let of_groups = self.groups.iter().map(|(name, group)| {
             let given = |rule: &ExportRule| rule.write.groups().any(|member| member == name);
             let exports = self.exports.iter().filter(|(_, rule)| given(rule));
             let wholes = exports.filter_map(|(export, _)| whole(export));
             let places = group.grants.write.iter().cloned().chain(wholes).collect();
-            self.wanted(Owner::Group(name.clone()), group.quota, places)
+            self.wanted(QuotaOf::Group(name.clone()), group.quota, places)
         });
         of_exports.chain(of_groups).filter(|wanted| !wanted.quota.is_none()).collect()
     }
 
-    fn wanted(&self, owner: Owner, quota: Quota, places: Vec<Below>) -> Wanted {
+    fn wanted(&self, owner: QuotaOf, quota: Quota, places: Vec<Below>) -> Wanted {
         let root = |place: &Below| {
             let rule = self.exports.get(place.export())?;
             Some((place.export().to_owned(), rule.path.clone()))

@@ -557,8 +557,17 @@ impl Client {
             max_rate: shared.terms().max_rate,
             principal: self.holder.principal(),
             allowance: self.allowance,
-            label: self.channel.ends().remote.to_string(),
+            label: self.label(),
         })
+    }
+
+    /// How people name the session: by the client and by what is moved for it, the export first.
+    fn label(&self) -> String {
+        let path = match place(&self.open.verb) {
+            b"" => "/".to_owned(),
+            path => printable(path),
+        };
+        gtp_share::served(self.channel.ends().remote, &path)
     }
 
     /// The answer that opens the session.

@@ -73,6 +73,46 @@ fn who_knows_no_terms_sees_where_a_served_client_is() {
 }
 
 #[test]
+fn a_served_session_is_named_by_its_client_and_its_path_and_a_stranger_by_where_he_is() {
+    let of = |client: &str, path: &str| Label::new(&served(client.parse().unwrap(), path));
+    let label = of("192.0.2.1:41234", "home/runs/2026/run42.h5");
+    assert_eq!(label.printable(), "192.0.2.1:41234 home/runs/2026/run42.h5");
+    assert_eq!(label.beside_terms(), label);
+    let named = label.of_client("anna", "lab,two");
+    let parts = [named.printable(), named.name(), named.groups()];
+    assert_eq!(parts, ["home/runs/2026/run42.h5", "anna", "lab,two"]);
+    let long = format!("home/{}run42.h5", "directory/".repeat(400));
+    let label = of("[2001:db8:1111:2222:3333:4444:5555:6666]:65535", &long);
+    let named = label.of_client(&"n".repeat(60), "lab");
+    let path = named.printable();
+    assert!(path.starts_with("home/…") && path.ends_with("/run42.h5"), "{path}");
+    assert_eq!((path.len(), named.name().len()), (PATH_LEAST, SHORT_LABEL_BYTES - PATH_LEAST - 1));
+    let beside = label.beside_terms().printable();
+    assert!(beside.starts_with("[2001:db8:1111") && beside.ends_with("run42.h5"), "{beside}");
+    assert!(beside.len() <= SHORT_LABEL_BYTES, "{beside}");
+    // The name of a client's own session may have a space, too.
+    let own = Label::new("gtp://host/my file");
+    assert_eq!(own.beside_terms(), own);
+    assert_eq!(own.of_client("anna", "").printable(), "gtp://host/my file");
+    // It is on the page as it was meant, and nothing of it is taken for terms.
+    let posted = Posted { label: label.beside_terms(), terms: terms(), ..posted() };
+    assert_eq!(Posted::decode_with_terms(&posted.encode_with_terms()), Some(posted));
+}
+
+#[test]
+fn a_path_keeps_its_export_and_its_end_within_any_length() {
+    for path in ["home/a/b/c.dat", "ä/öööööö/üü", "nothing-but-a-long-name", "/", ""] {
+        for most in 0..=path.len() + 1 {
+            let short = shortened(path, most);
+            assert!(short.len() <= most, "{most}: {short}");
+            let end = short.rsplit('…').next().unwrap();
+            assert!(path.ends_with(end) && (short == path) == (path.len() <= most), "{short}");
+        }
+    }
+    assert_eq!(shortened("home/some/where/c.dat", 16), "home/…re/c.dat");
+}
+
+#[test]
 fn records_come_back_as_they_were() {
     assert_eq!(Posted::decode(&posted().encode()), Some(posted()));
     let granted = Granted {

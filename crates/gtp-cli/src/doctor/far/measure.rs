@@ -14,6 +14,7 @@ use tokio::time::{interval, sleep};
 
 use super::super::DoctorArgs;
 use super::super::finding::Finding;
+use crate::limit::Ends;
 use crate::{shell, words};
 
 const CHECK: &str = "path";
@@ -171,7 +172,10 @@ fn judge(url: &Url, seen: Seen) -> Finding {
 /// What was seen, in words.
 fn say(seen: Seen, rate: Rate, queue: Span) -> String {
     let ms = |span: Span| span.as_secs_f64() * 1e3;
-    let by = seen.limited_by.map(|by| format!(", limited by {}", limit(by))).unwrap_or_default();
+    let by = seen
+        .limited_by
+        .map(|by| format!(", limited by {}", Ends::GET.limit_at_length(by)))
+        .unwrap_or_default();
     format!(
         "{} for {:.1} s, {:.2} % lost, {:.1} ms there and back, {:.1} ms of queue{by}",
         words::say_rate(rate),
@@ -180,18 +184,6 @@ fn say(seen: Seen, rate: Rate, queue: Span) -> String {
         ms(seen.rtt[0]),
         ms(queue),
     )
-}
-
-/// What limits a session, in words.
-fn limit(by: LimitedBy) -> &'static str {
-    match by {
-        LimitedBy::Source => "the server's capacity",
-        LimitedBy::Sink => "this host's capacity",
-        LimitedBy::Demand => "the server's disk, or a limit that it sets this key or each session",
-        LimitedBy::Path => "the path",
-        LimitedBy::Disk => "this host's disk",
-        LimitedBy::Router => "a router's link",
-    }
 }
 
 /// Time between two looks.

@@ -6,6 +6,8 @@
 //! others count together, and so do strangers, so that no client can make the page grow. Who asks
 //! for the page is the daemon's code to serve; it knows nothing of what is in it.
 
+mod exports;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -13,8 +15,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gtp::{
-    Failure, FailureKind, Host, Moved, Rate, Running, ServerEvent, SessionId, Sessions, Stands,
-    Time, Visit, Whose, WhyRefused,
+    Failure, FailureKind, Host, Moved, Quotas, Rate, Running, RunningServer, ServerEvent,
+    SessionId, Sessions, Stands, Time, Visit, Whose, WhyRefused,
 };
 use gtpd::http::Page;
 use prometheus_client::metrics::counter::Counter;
@@ -25,6 +27,7 @@ use prometheus_client::registry::Registry;
 
 use super::teller::{outcome, rate};
 use crate::pages;
+use exports::ByExport;
 
 type Labels = Vec<(&'static str, String)>;
 type Counters = Family<Labels, Counter>;
@@ -42,6 +45,7 @@ pub struct Metrics {
 /// What is counted, and what the page is made from.
 struct Numbers {
     sessions: Sessions,
+    quotas: Quotas,
     registry: Registry,
     counts: Mutex<Counts>,
 }
@@ -62,6 +66,7 @@ struct Counts {
     /// Content, and rates now, by group and verb.
     group_content: Counters,
     group_rates: Gauges,
+    by_export: ByExport,
     limited: Family<Labels, Counter<f64, AtomicU64>>,
     capacity: Gauges,
     standing: Family<Labels, Gauge>,
@@ -112,8 +117,8 @@ impl Metrics {
     ///
     /// # Errors
     /// [`FailureKind::Usage`] if the address is no loopback address or not available.
-    pub fn serve(address: SocketAddr, sessions: Sessions) -> Result<Metrics, Failure> {
-        let numbers = Arc::new(Numbers::new(sessions));
+    pub fn serve(address: SocketAddr, running: &RunningServer) -> Result<Metrics, Failure> {
+        let numbers = Arc::new(Numbers::new(running.sessions(), running.quotas()));
         let serving = pages::serve(address, PAGE, &numbers)?;
         Ok(Metrics { numbers, address, _serving: serving })
     }
@@ -151,9 +156,9 @@ impl Metrics {
 }
 
 impl Numbers {
-    fn new(sessions: Sessions) -> Numbers {
+    fn new(sessions: Sessions, quotas: Quotas) -> Numbers {
         let counts = Counts::new();
-        Numbers { sessions, registry: counts.registry(), counts: Mutex::new(counts) }
+        Numbers { sessions, quotas, registry: counts.registry(), counts: Mutex::new(counts) }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -165,6 +170,7 @@ impl Numbers {
     fn look(&self) {
         let mut counts = self.counts();
         counts.look(&self.sessions.running());
+        counts.by_export.show(&self.quotas.all());
     }
 }
 
@@ -202,6 +208,7 @@ impl Counts {
             granted: Family::default(),
             group_content: Family::default(),
             group_rates: Family::default(),
+            by_export: ByExport::default(),
             limited: Family::default(),
             capacity: Family::default(),
             standing: Family::default(),
@@ -247,6 +254,7 @@ impl Counts {
         all.register("group_content_bytes", help, self.group_content.clone());
         let help = "Rates of the sessions that run, by the groups of their clients";
         all.register("group_moving_bits_per_second", help, self.group_rates.clone());
+        self.by_export.register(all);
         let help = "Time that sessions ran, by what kept them from going faster";
         all.register("limited_seconds", help, self.limited.clone());
         let help = "What this server shares out where no daemon does";
@@ -364,6 +372,7 @@ impl Counts {
         let labels = self.labels(visit);
         let counted = self.counted.entry(visit.id).or_default();
         let content = moved.content_bytes.saturating_sub(counted.content_bytes);
+        self.by_export.add(visit, content);
         for group in &visit.groups {
             self.group_content.get_or_create(&of_group(group, visit)).inc_by(content);
         }
@@ -390,6 +399,7 @@ impl Counts {
         let mut labels = self.labels(visit);
         labels.push(("outcome", outcome.to_owned()));
         self.ended.get_or_create(&labels).inc();
+        self.by_export.end(visit, outcome);
         self.count_end(visit.request.verb, outcome, 1);
     }
 
@@ -471,7 +481,7 @@ mod tests {
 
     #[test]
     fn every_byte_and_every_end_counts_once_and_keys_beyond_the_bound_count_as_other() {
-        let numbers = Numbers::new(Sessions::default());
+        let numbers = Numbers::new(Sessions::default(), Quotas::default());
         let mut sent = 0;
         for n in 0..3 * NAMES_MOST as u64 {
             let whose = if n % 3 == 0 { Whose::Stranger } else { Whose::Listed };
@@ -502,7 +512,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_of_a_kind_is_an_increase_of_a_series_that_was_zero() {
-        let numbers = Numbers::new(Sessions::default());
+        let numbers = Numbers::new(Sessions::default(), Quotas::default());
         let ends = |has: &str| sum(&page(&numbers), "gtp_serve_ends_total{", has);
         let series = |page: String| {
             page.lines().filter(|line| line.starts_with("gtp_serve_ends_total{")).count()
@@ -522,7 +532,7 @@ mod tests {
 
     #[test]
     fn sessions_of_whose_end_no_event_comes_run_no_longer_and_take_no_memory() {
-        let numbers = Numbers::new(Sessions::default());
+        let numbers = Numbers::new(Sessions::default(), Quotas::default());
         for id in 0..2 * ENDS_MOST as u64 {
             let visit = visit(id, "anna", Whose::Listed);
             numbers.counts().look(&[Running { visit, moved: moved(1), pace: None }]);
@@ -536,7 +546,7 @@ mod tests {
 
     #[test]
     fn time_counts_for_what_limits_a_session_and_rates_are_those_of_sessions_that_run() {
-        let numbers = Numbers::new(Sessions::default());
+        let numbers = Numbers::new(Sessions::default(), Quotas::default());
         let (rate, granted) = (Rate::from_mbps(3), Rate::from_mbps(4));
         let going = |limited_by| Running {
             visit: visit(1, "anna", Whose::Listed),
@@ -569,7 +579,7 @@ mod tests {
 
     #[test]
     fn content_counts_once_for_each_group_of_a_client_and_rates_are_those_of_all_members() {
-        let numbers = Numbers::new(Sessions::default());
+        let numbers = Numbers::new(Sessions::default(), Quotas::default());
         let member = |id, groups: &[&str]| {
             let visit = Visit::clone(&visit(id, "anna", Whose::Listed));
             let groups = groups.iter().map(|name| Arc::from(*name)).collect();
@@ -601,8 +611,44 @@ mod tests {
     }
 
     #[test]
+    fn content_and_ends_count_for_the_export_and_quotas_show_what_they_have_and_allow() {
+        let numbers = Numbers::new(Sessions::default(), Quotas::default());
+        let of = |id, export: Option<&str>| {
+            let visit = Visit::clone(&visit(id, "anna", Whose::Listed));
+            Arc::new(Visit { export: export.map(Arc::from), ..visit })
+        };
+        let ended = |visit, bytes, failed: bool| {
+            let failure = failed.then(|| Failure::new(FailureKind::Missing, "gone"));
+            ServerEvent::Ended { visit, moved: moved(bytes), failure }
+        };
+        let home = of(1, Some("home"));
+        let running = Running { visit: Arc::clone(&home), moved: moved(3), pace: None };
+        numbers.counts().look(&[running]);
+        numbers.counts().count(&ended(home, 5, false));
+        numbers.counts().count(&ended(of(2, Some("lab")), 7, true));
+        numbers.counts().count(&ended(of(3, None), 9, false));
+        let has = |line: &str| page(&numbers).contains(&format!("\ngtp_serve_{line}\n"));
+        assert!(has("export_content_bytes_total{export=\"home\",verb=\"get\"} 5"));
+        assert!(has("export_content_bytes_total{export=\"/\",verb=\"get\"} 9"));
+        let missing = "{export=\"lab\",verb=\"get\",outcome=\"missing\"} 1";
+        assert!(has(&format!("export_sessions_total{missing}")), "{}", page(&numbers));
+        let quota = gtp::Quota { bytes: Some(100), files: None };
+        let owner = gtp::QuotaOf::Group("staff".into());
+        let stands = gtp::QuotaStands { owner, quota, used: None };
+        let staff = "{kind=\"group\",owner=\"staff\"}";
+        numbers.counts().by_export.show(&[stands.clone()]);
+        assert!(has(&format!("quota_limit_bytes{staff} 100.0")), "{}", page(&numbers));
+        assert!(!page(&numbers).contains("gtp_serve_quota_used_bytes{"), "not counted yet");
+        numbers.counts().by_export.show(&[gtp::QuotaStands { used: Some((40, 4)), ..stands }]);
+        assert!(has(&format!("quota_used_bytes{staff} 40.0")), "{}", page(&numbers));
+        assert!(!page(&numbers).contains("_files{"), "names have no limit");
+        numbers.counts().by_export.show(&[]);
+        assert!(!page(&numbers).contains("gtp_serve_quota_limit_bytes{"), "it is no more");
+    }
+
+    #[test]
     fn what_a_client_asks_for_cannot_make_the_labels_of_refusals_grow() {
-        let numbers = Numbers::new(Sessions::default());
+        let numbers = Numbers::new(Sessions::default(), Quotas::default());
         for n in 0..1_000_u64 {
             let visit = visit(n, &format!("client {n}"), Whose::Listed);
             numbers.counts().count(&ServerEvent::Refused {

@@ -104,7 +104,7 @@ impl Service {
                 Ok(())
             }
             (metrics @ None, Some(address)) => {
-                Metrics::serve(address, self.running.sessions()).map(|new| *metrics = Some(new))
+                Metrics::serve(address, &self.running).map(|new| *metrics = Some(new))
             }
             (None, None) => Ok(()),
         };

@@ -10,7 +10,7 @@ use gtp_store::replica::{Deed, Dress, Replica, Seen};
 use gtp_store::{Mode, Mtime, usage_beneath};
 
 use super::*;
-use crate::server::quota::{Count, Ledger, Owner, Quota, Wanted};
+use crate::server::quota::{Count, Ledger, Quota, QuotaOf, Wanted};
 use crate::server::watched::Watched;
 
 const MOST: u64 = 1 << 40;
@@ -36,7 +36,7 @@ impl World {
         let quota = Quota { bytes: Some(MOST), files: Some(1_000) };
         let places = places.iter().map(|place| place.parse().unwrap()).collect();
         let roots = [("home".to_owned(), dir.path().to_owned())].into();
-        let owner = Owner::Group("g".into());
+        let owner = QuotaOf::Group("g".into());
         let ledger = Arc::new(Ledger::default());
         let account = ledger.replace(vec![Wanted { owner, quota, places, roots }])[0].0;
         let world = World { dir, ledger, watched: Arc::default(), account };
