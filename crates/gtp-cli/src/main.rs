@@ -35,6 +35,7 @@ mod show;
 mod signals;
 mod ssh;
 mod sync;
+mod toml_words;
 mod top;
 mod verbs;
 mod words;
