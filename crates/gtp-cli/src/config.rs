@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use clap::{Arg, ArgMatches, Args, Command};
 use gtp::Exports;
 
 use crate::args::TransferArgs;
@@ -22,6 +22,7 @@ use crate::cp::WayArgs;
 use crate::exports;
 use crate::hosts::Hosts;
 use crate::sync::SyncArgs;
+use crate::toml_words::{as_word, check, line_of_key, table};
 
 /// What the file says, option by option.
 #[derive(Debug, Default)]
@@ -159,10 +160,7 @@ fn allowed(name: &str) -> bool {
 }
 
 fn parse(text: &str) -> Result<File, String> {
-    let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
-        let line = e.span().map_or(1, |span| line_of(text, span.start));
-        format!(", line {line}: {}", e.message())
-    })?;
+    let mut table = table(text)?;
     let hosts = table.remove(HOSTS).map(|hosts| Hosts::of(&hosts)).transpose();
     let hosts = hosts.map_err(|bad| {
         let line = line_in_table(text, HOSTS, (&bad.name, &bad.key));
@@ -230,52 +228,6 @@ fn is_named(option: &str, words: impl IntoIterator<Item = OsString>) -> bool {
         let word = word.to_string_lossy();
         word == alone || word.starts_with(&joined)
     })
-}
-
-/// Whether the option would take the value: asks its own parser.
-fn check(option: &Arg, value: &str) -> Result<(), String> {
-    let name = option.get_long().unwrap_or_default();
-    let probe = option.clone().env(None::<&'static str>);
-    let word = match option.get_action() {
-        ArgAction::SetTrue => {
-            let truth = matches!(value, "true" | "false");
-            return truth.then_some(()).ok_or_else(|| "must be true or false".into());
-        }
-        ArgAction::Set | ArgAction::Append => format!("--{name}={value}"),
-        other => return Err(format!("cannot be set here ({other:?})")),
-    };
-    let tried = Command::new("config").arg(probe).try_get_matches_from(["config", &word]);
-    tried.map(|_| ()).map_err(|error| {
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default();
-        first.trim_start_matches("error: ").to_owned()
-    })
-}
-
-fn as_word(value: &toml::Value) -> Option<String> {
-    match value {
-        toml::Value::String(text) => Some(text.clone()),
-        toml::Value::Integer(number) => Some(number.to_string()),
-        toml::Value::Float(number) => Some(number.to_string()),
-        toml::Value::Boolean(truth) => Some(truth.to_string()),
-        toml::Value::Array(parts) => {
-            let words: Option<Vec<String>> = parts.iter().map(as_word).collect();
-            words.map(|words| words.join(","))
-        }
-        toml::Value::Datetime(_) | toml::Value::Table(_) => None,
-    }
-}
-
-fn line_of(text: &str, at: usize) -> usize {
-    1 + text.bytes().take(at).filter(|&b| b == b'\n').count()
-}
-
-fn line_of_key(text: &str, key: &str) -> usize {
-    let names = |line: &str| {
-        let head = line.split(['=', ']']).next().unwrap_or_default();
-        head.trim_matches(|c: char| c.is_whitespace() || "[\"'".contains(c)) == key
-    };
-    1 + text.lines().position(names).unwrap_or(0)
 }
 
 /// The line of a key in a table such as that of a host, or of the table.

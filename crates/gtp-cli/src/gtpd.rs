@@ -1,108 +1,33 @@
 //! The `gtpd` command: runs the daemon that shares this machine's capacity among its processes.
 //!
 //! It needs no privileges and no configuration: capacities are given, or nine tenths of what the
-//! network card says (thesis, X.3.D). Here options become a value; the rest is the daemon's.
+//! network card says (thesis, X.3.D). Here settings become a value, at the start and at each
+//! hangup; the rest is the daemon's.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]
 
+mod gtpd_options;
+mod gtpd_settings;
 mod lines;
 mod log;
 mod manager;
 mod patient;
 mod refused;
+mod toml_words;
 
-use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::CommandFactory;
 use gtp::{Rate, Span};
-use gtp_emu::units_text;
-use gtpd::{
-    Census, Claim, ClaimError, Commander, Daemon, DaemonConfig, EndNodeSessions, HubConfig, Order,
-};
+use gtpd::{Census, Claim, ClaimError, Commander, Daemon, DaemonConfig, HubConfig, Order};
+use gtpd_options::Options;
+use gtpd_settings::Settings;
 use manager::{Manager, Serving};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-
-/// Share this machine's capacity fairly among all its GTP processes.
-#[derive(Debug, Parser)]
-#[command(name = "gtpd", version, max_term_width = 100)]
-struct Options {
-    /// Where processes find it; for root /run/gtp/gtpd.sock, else gtp/gtpd.sock in
-    /// XDG_RUNTIME_DIR, /run/user/UID or /tmp/gtp-UID
-    #[arg(long, value_name = "PATH", env = "GTPD_SOCKET", conflicts_with = "socket_on_stdin")]
-    socket: Option<PathBuf>,
-    /// Standard input is the listening socket (systemd's StandardInput=socket)
-    #[arg(long)]
-    socket_on_stdin: bool,
-    /// Capacity for what this machine receives; 90 % of the network card's if not said
-    #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_IN", value_parser = rate)]
-    capacity_in: Option<Rate>,
-    /// Capacity for what this machine sends; 90 % of the network card's if not said
-    #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_OUT", value_parser = rate)]
-    capacity_out: Option<Rate>,
-    /// Fixed control interval, such as 20ms; follows the round-trip times if not said
-    #[arg(long, value_name = "TIME", env = "GTP_INTERVAL", value_parser = interval)]
-    interval: Option<Span>,
-    /// Weight of a user's sessions together, against other users'; may be repeated
-    #[arg(long, value_name = "UID=W", value_parser = user)]
-    user_weight: Vec<(u32, f64)>,
-    /// The most that a user's sessions together may have in each direction; may be repeated
-    #[arg(long, value_name = "UID=RATE", value_parser = user_rate)]
-    user_max: Vec<(u32, Rate)>,
-    /// What a user's sessions together are served first in each direction, as far as they want it;
-    /// may be repeated
-    #[arg(long, value_name = "UID=RATE", value_parser = user_rate)]
-    user_guarantee: Vec<(u32, Rate)>,
-    /// How sessions under the thesis's end-node law (--control endnode) are shared out
-    #[arg(long, value_name = "LAW", value_enum, default_value = "grant", env = "GTPD_LAW")]
-    law: EndNodeLaw,
-    /// End when no process has been there for this long
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    exit_when_idle: Option<Span>,
-    /// Serve numbers for Prometheus at /metrics on this loopback address; off if not said
-    #[arg(long, value_name = "ADDR:PORT")]
-    metrics: Option<SocketAddr>,
-    /// Show the live rates to a browser at this loopback address; off if not said
-    #[arg(long, value_name = "ADDR:PORT")]
-    web: Option<SocketAddr>,
-    /// Leave traffic on this network interface that is not GTP's its place
-    #[arg(long, value_name = "NAME")]
-    interface: Option<String>,
-    /// How each line on standard error is written
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = "GTP_LOG_FORMAT")]
-    log_format: log::LogFormat,
-    /// Always leave this much to other traffic, in each direction
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    reserve: Option<Rate>,
-    /// Print the manual page
-    #[arg(long, hide = true)]
-    man_page: bool,
-}
-
-/// The law by which sessions under the end-node law are shared out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum EndNodeLaw {
-    /// As all others: each counts as one that wants a tenth more than it moves
-    Grant,
-    /// Their own (Algorithms 2 and 3). They have no weights, and may overload this machine while
-    /// their rates settle
-    Endnode,
-}
-
-impl EndNodeLaw {
-    fn end_node(self) -> EndNodeSessions {
-        match self {
-            EndNodeLaw::Grant => EndNodeSessions::ByGrants,
-            EndNodeLaw::Endnode => EndNodeSessions::ByTheirLaw,
-        }
-    }
-}
 
 /// The source of the daemon's own lines, which are few, and written without being asked for.
 const OWN: &str = "gtpd";
@@ -115,34 +40,29 @@ const USAGE: u8 = 2;
 const GRACE: Span = Span::from_millis(250);
 
 fn main() -> ExitCode {
-    let options = match Options::try_parse() {
-        Ok(options) => options,
+    let settings = match gtpd_settings::read(std::env::args_os()) {
+        Ok(settings) => settings,
         Err(error) if error.use_stderr() => {
             refused::print(error);
             return ExitCode::from(USAGE);
         }
         Err(asked) => asked.exit(),
     };
-    if options.man_page {
+    if settings.options.man_page {
         let page = clap_mangen::Man::new(Options::command());
         return match page.render(&mut io::stdout()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };
     }
-    if let Err(why) = check(&options) {
-        refused::print(Options::command().error(ErrorKind::ValueValidation, why));
-        return ExitCode::from(USAGE);
-    }
-    let wanted = std::env::var("GTP_LOG").ok();
-    // Its options stay in force until it is started again.
-    drop(log::of_service(OWN, options.log_format, wanted.as_deref()));
+    let Options { log_format, log: wanted, .. } = &settings.options;
+    let change_log = Box::new(log::of_service(OWN, *log_format, wanted.as_deref()));
     // Without it a limit of file sizes ends the process, as it does elsewhere.
     let _ = gtp_sys::signals::survive_file_limit();
     gtp_sys::descriptors::raise_limit();
     let enough = gtp_sys::descriptors::check_limit();
     let ended = enough.and_then(|()| log::never_wait());
-    let ended = ended.map_err(anyhow::Error::from).and_then(|()| run(options));
+    let ended = ended.map_err(anyhow::Error::from).and_then(|()| run(settings, change_log));
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -154,59 +74,21 @@ fn main() -> ExitCode {
     code
 }
 
-/// Refuses options that contradict each other, or name what is not there.
-fn check(options: &Options) -> Result<(), String> {
-    if let Some(name) = &options.interface
-        && !gtp_sys::nic::is_there(name)
-    {
-        return Err(format!("--interface {name}: this machine has no such network interface"));
-    }
-    for (name, capacity) in
-        [("capacity-in", options.capacity_in), ("capacity-out", options.capacity_out)]
-    {
-        if let (Some(reserve), Some(capacity)) = (options.reserve, capacity)
-            && reserve >= capacity
-        {
-            return Err(format!("--reserve leaves nothing of --{name}"));
-        }
-    }
-    once("user-weight", options.user_weight.iter().map(|(user, _)| *user))?;
-    once("user-max", options.user_max.iter().map(|(user, _)| *user))?;
-    once("user-guarantee", options.user_guarantee.iter().map(|(user, _)| *user))?;
-    for (user, least) in &options.user_guarantee {
-        if options.user_max.iter().any(|(other, most)| other == user && most < least) {
-            return Err(format!("--user-guarantee of user {user} is more than --user-max"));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses an option that is given twice for one user.
-fn once(name: &str, users: impl Iterator<Item = u32>) -> Result<(), String> {
-    let mut seen = HashSet::new();
-    for user in users {
-        if !seen.insert(user) {
-            return Err(format!("--{name} is given twice for user {user}"));
-        }
-    }
-    Ok(())
-}
-
-fn run(options: Options) -> anyhow::Result<()> {
+fn run(settings: Settings, change_log: ChangeLog) -> anyhow::Result<()> {
+    let Settings { options, overridden } = settings;
     let claim = claim(&options)?;
-    let given = [options.capacity_out, options.capacity_in];
+    say_overridden(&overridden);
     let at = match (&options.socket, options.socket_on_stdin) {
         (_, true) => "the socket on standard input".to_owned(),
         (Some(path), false) => path.display().to_string(),
         (None, false) => default_place()?.display().to_string(),
     };
-    let config = config(options);
+    let config = config(options.clone());
     let daemon = Daemon::new(claim, &config).context("--metrics or --web")?;
-    let capacities = [config.hub.capacity_out, config.hub.capacity_in];
-    tracing::info!(target: OWN, "shares {} at {at}", said(capacities));
+    tracing::info!(target: OWN, "shares {} at {at}", said(&config));
     let (commander, orders) = gtpd::orders()?;
     let manager = Manager::of_process();
-    supervise(commander, given, manager.clone())?;
+    supervise(Reloading { options, change_log }, commander, manager.clone())?;
     manager.ready();
     let ended = daemon.obeying(orders).run();
     manager.stopping(Duration::ZERO);
@@ -254,11 +136,7 @@ fn config(options: Options) -> DaemonConfig {
 }
 
 /// Passes signals on to the daemon, and tells the system's manager of it, on a thread of its own.
-fn supervise(
-    commander: Commander,
-    given: [Option<Rate>; 2],
-    manager: Manager,
-) -> anyhow::Result<()> {
+fn supervise(reloading: Reloading, commander: Commander, manager: Manager) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listening = {
         let _inside = runtime.enter();
@@ -268,7 +146,7 @@ fn supervise(
     let thread = std::thread::Builder::new().name("gtpd-signals".into());
     thread.spawn(move || {
         runtime.spawn(manager.clone().hear(asking));
-        runtime.block_on(listening.pass_on(commander, given, &manager));
+        runtime.block_on(listening.pass_on(commander, reloading, &manager));
     })?;
     Ok(())
 }
@@ -307,21 +185,19 @@ impl Signals {
         })
     }
 
-    /// Passes them on as orders, where these capacities were given, out and in.
-    async fn pass_on(
-        mut self,
-        mut commander: Commander,
-        given: [Option<Rate>; 2],
-        manager: &Manager,
-    ) {
+    /// Passes them on as orders.
+    async fn pass_on(mut self, mut commander: Commander, reloading: Reloading, manager: &Manager) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => break,
                 _ = self.terminate.recv() => break,
                 _ = self.hang_up.recv() => {
                     manager.reloading();
-                    let [out, in_] = read_again(given);
-                    commander.give(Order::Capacities { out, in_ });
+                    if let Some(config) = reloading.read_again() {
+                        commander.give(Order::Settings(Box::new(config)));
+                        // Its answer comes after it has done as it was told.
+                        let _ = Asking(commander.clone()).beat().await;
+                    }
                     manager.ready();
                 }
             }
@@ -330,20 +206,54 @@ impl Signals {
     }
 }
 
-/// What can be read again while the daemon runs: the network card's speed, where no capacity was
-/// given.
-fn read_again(given: [Option<Rate>; 2]) -> [Rate; 2] {
-    let now = given.map(|rate| rate.unwrap_or_else(gtp::default_capacity));
-    tracing::info!(
-        target: OWN,
-        "hang-up: the capacities are {}; the options of the start stay in force",
-        said(now)
-    );
-    now
+/// Changes how the daemon's lines are written, and which.
+type ChangeLog = Box<dyn Fn(log::LogFormat, Option<&str>) + Send + Sync>;
+
+/// What a hangup needs.
+struct Reloading {
+    /// Of the start: some of them count until the next one.
+    options: Options,
+    change_log: ChangeLog,
+}
+
+impl Reloading {
+    /// Reads the settings again, and the network card's speed where no capacity is given; `None`
+    /// if they cannot be used, and everything stays as it was.
+    fn read_again(&self) -> Option<DaemonConfig> {
+        let Settings { options, overridden } = match gtpd_settings::read(std::env::args_os()) {
+            Ok(settings) => settings,
+            Err(error) => {
+                let text = error.to_string();
+                let why = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+                tracing::error!(target: OWN, why, "reload: the settings stay as they were");
+                return None;
+            }
+        };
+        (self.change_log)(options.log_format, options.log.as_deref());
+        say_overridden(&overridden);
+        let later = gtpd_settings::later(&self.options, &options).join(", ");
+        if !later.is_empty() {
+            let settings = later;
+            tracing::warn!(
+                target: OWN, settings, "reload: these settings count from the next start on"
+            );
+        }
+        let file = options.file().map(|path| path.display().to_string());
+        let config = config(options);
+        tracing::info!(target: OWN, file, "reload: the settings were read again; shares {}", said(&config));
+        Some(config)
+    }
+}
+
+fn say_overridden(sentences: &[String]) {
+    for why in sentences {
+        tracing::warn!(target: OWN, why, "a setting of the file has no effect");
+    }
 }
 
 /// Capacities out and in, in words.
-fn said(capacities: [Rate; 2]) -> String {
+fn said(config: &DaemonConfig) -> String {
+    let capacities = [config.hub.capacity_out, config.hub.capacity_in];
     let [out, in_] = capacities.map(|rate| match rate.is_unlimited() {
         true => "unlimited".to_owned(),
         false => format!("{:.1} Mbit/s", rate.as_f64() / 1e6),
@@ -368,37 +278,4 @@ fn default_place() -> io::Result<PathBuf> {
             gtp_share::user_place()
         }
     }
-}
-
-fn rate(text: &str) -> Result<Rate, String> {
-    units_text::parse_rate(text).map_err(|e| e.to_string())
-}
-
-fn span(text: &str) -> Result<Span, String> {
-    units_text::parse_span(text).map_err(|e| e.to_string())
-}
-
-fn interval(text: &str) -> Result<Span, String> {
-    let interval = span(text)?;
-    if (Span::from_millis(1)..=Span::from_secs(1)).contains(&interval) {
-        Ok(interval)
-    } else {
-        Err("a control interval is from 1ms to 1s".into())
-    }
-}
-
-fn user(text: &str) -> Result<(u32, f64), String> {
-    let bad = || "it is written UID=W, with a weight from 0.001 to 1000".to_owned();
-    let (uid, weight) = text.split_once('=').ok_or_else(bad)?;
-    let weight: f64 = weight.parse().map_err(|_| bad())?;
-    if !(0.001..=1000.0).contains(&weight) {
-        return Err(bad());
-    }
-    Ok((uid.parse().map_err(|_| bad())?, weight))
-}
-
-fn user_rate(text: &str) -> Result<(u32, Rate), String> {
-    let bad = || "it is written UID=RATE, such as 1000=200Mbit".to_owned();
-    let (uid, most) = text.split_once('=').ok_or_else(bad)?;
-    Ok((uid.parse().map_err(|_| bad())?, rate(most)?))
 }

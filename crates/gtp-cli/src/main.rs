@@ -36,6 +36,7 @@ mod show;
 mod signals;
 mod ssh;
 mod sync;
+mod toml_words;
 mod top;
 mod verbs;
 mod words;

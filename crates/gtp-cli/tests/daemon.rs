@@ -590,7 +590,7 @@ fn a_daemon_that_is_hung_up_on_goes_on_and_says_what_it_read_again() {
     let begins = format!("120.0 Mbit/s in at {}", daemon.socket.display());
     wait_for("its first line", || says(&begins));
     kill_process(Pid::from_child(&daemon.child), Signal::HUP).unwrap();
-    wait_for("a word of it", || says("hang-up: the capacities are"));
+    wait_for("a word of it", || says("reload: the settings were read again; shares"));
     let (host, _) = gtp_share::client::sessions(&daemon.socket).unwrap();
     assert_eq!(host.capacity_in, Some(120_000_000));
 }

@@ -141,6 +141,33 @@ fn the_audit_says_who_read_wrote_and_removed_what_and_goes_on_in_a_new_file_afte
 }
 
 #[test]
+fn the_audit_and_the_log_name_the_final_path_of_each_file_and_tree_that_was_put() {
+    let world = World::new();
+    world.export("staff/there", 10);
+    let server = serving(&world, &["--audit", "audit"]);
+    std::fs::create_dir_all(world.path("run/deep")).unwrap();
+    for name in ["hi.txt", "odd\nname", "run/deep/file"] {
+        std::fs::write(world.path(name), b"content").unwrap();
+    }
+    world.expect(0, &["put", "hi.txt", &server.url("staff/")]);
+    world.expect(0, &["put", "hi.txt", "odd\nname", "run", &server.url("staff/")]);
+    world.expect(0, &["put", "run/", &server.url("copy")]);
+    world.expect(0, &["put", "hi.txt", &server.url("other.txt")]);
+    wait_for_ends(&world, "session ends", 5);
+    let lines = json_lines(&world.path("audit"));
+    let ends = lines.iter().filter(|l| l["event"] == "end" && l["verb"] == "put");
+    let objects: Vec<Value> = ends.map(|line| line["objects"].clone()).collect();
+    let several = json!(["staff/hi.txt", "staff/odd\\nname", "staff/run"]);
+    let wanted = [json!(["staff/hi.txt"]), several, json!(["copy"]), json!(["other.txt"])];
+    assert_eq!(objects, wanted, "{lines:?}");
+    let said = log(&world);
+    let ends: Vec<&str> = said.lines().filter(|line| line.contains("session ends")).collect();
+    let wrote = |line: &&&str| line.contains(" wrote=");
+    assert_eq!(ends.iter().filter(wrote).count(), 2, "where the path does not say it: {said}");
+    assert!(said.contains("object=\"/staff\" wrote=\"/staff/hi.txt\""), "{said}");
+}
+
+#[test]
 fn a_refused_client_is_in_the_audit_by_its_key_and_an_audit_that_cannot_be_kept_is_a_failure() {
     let world = World::new();
     let mut server = serving(&world, &["--audit", "audit"]);

@@ -90,7 +90,7 @@ impl Site {
     async fn ended(&mut self) -> (&'static str, Fingerprint, Moved, Option<Failure>) {
         loop {
             let event = self.events.recv().await.unwrap();
-            if let ServerEvent::Ended { visit, moved, failure } = event {
+            if let ServerEvent::Ended { visit, moved, failure, .. } = event {
                 return (visit.request.verb, visit.request.key, moved, failure);
             }
         }

@@ -79,9 +79,10 @@ pub use gtp_net::router::{
 };
 pub use gtp_net::server::{
     Asked, Asker, BadExports, BadReach, Change, Confines, EXPORTS_MOST, ExportRule, Exports,
-    GROUPS_MOST, GroupRule, GroupShare, KEYS_OF_GROUP_MOST, Limits, Moved, Pace, Pulse, Quota,
-    QuotaOf, QuotaStands, Quotas, Reach, Request, Rights, Room, Running, ServerEvent, SessionId,
-    Sessions, ShareAt, Sockets, Visibility, Visit, Voucher, Who, Whose, WhyRefused, questions,
+    GROUPS_MOST, GroupRule, GroupShare, KEYS_OF_GROUP_MOST, Limits, Moved, Objects, Pace, Pulse,
+    Quota, QuotaOf, QuotaStands, Quotas, Reach, Request, Rights, Room, Running, ServerEvent,
+    SessionId, Sessions, ShareAt, Sockets, Visibility, Visit, Voucher, Who, Whose, WhyRefused,
+    questions,
 };
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,

@@ -5,6 +5,8 @@
 //! sessions, and writes grants where they have changed. It knows pages, but no sockets and no
 //! clock.
 
+mod users;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;

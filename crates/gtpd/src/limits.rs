@@ -53,14 +53,16 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Users who have no less, and who have no more, than these.
     pub fn new(least: &BTreeMap<u32, Rate>, most: &BTreeMap<u32, Rate>) -> Bounds {
-        let mut users: BTreeMap<u32, Given> = BTreeMap::new();
-        for (&uid, &rate) in least {
-            users.entry(uid).or_insert(Given::NOTHING).least = rate;
-        }
-        for (&uid, &rate) in most {
-            users.entry(uid).or_insert(Given::NOTHING).most = rate;
-        }
-        Bounds { users, ..Bounds::default() }
+        Bounds { users: given_to_users(least, most), ..Bounds::default() }
+    }
+
+    /// Users have these from now on; transfers keep what they have. Returns whether that is a
+    /// change.
+    pub fn set_users(&mut self, least: &BTreeMap<u32, Rate>, most: &BTreeMap<u32, Rate>) -> bool {
+        let users = given_to_users(least, most);
+        let is_change = users != self.users;
+        self.users = users;
+        is_change
     }
 
     /// Whether nobody has any.
@@ -137,6 +139,17 @@ impl Bounds {
         let given = self.users.get(&uid).copied().unwrap_or(Given::NOTHING);
         User { given, members: Vec::new(), inner: BTreeMap::new() }
     }
+}
+
+fn given_to_users(least: &BTreeMap<u32, Rate>, most: &BTreeMap<u32, Rate>) -> BTreeMap<u32, Given> {
+    let mut users: BTreeMap<u32, Given> = BTreeMap::new();
+    for (&uid, &rate) in least {
+        users.entry(uid).or_insert(Given::NOTHING).least = rate;
+    }
+    for (&uid, &rate) in most {
+        users.entry(uid).or_insert(Given::NOTHING).most = rate;
+    }
+    users
 }
 
 /// A server: a process of a user, all of its engines.

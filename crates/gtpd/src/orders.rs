@@ -1,4 +1,4 @@
-//! What a running daemon is told and asked from outside its loop: to end, to use other capacities,
+//! What a running daemon is told and asked from outside its loop: to end, to go by other settings,
 //! and how it is doing.
 //!
 //! It comes from another thread, which waits for signals. A byte on a socket pair ends the loop's
@@ -11,20 +11,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use gtp_alloc::Rate;
+use crate::server::DaemonConfig;
 
 /// An order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Order {
     /// To end, and to tell all processes.
     End,
-    /// To use these capacities from now on.
-    Capacities {
-        /// For what it sends.
-        out: Rate,
-        /// For what it receives.
-        in_: Rate,
-    },
+    /// To go by these settings from now on, as far as a daemon that runs can: capacities, reserve,
+    /// interface, what users have, and the idle time. The others stay as they were at its start.
+    Settings(Box<DaemonConfig>),
 }
 
 /// Who has come to a daemon.

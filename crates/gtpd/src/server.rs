@@ -48,6 +48,20 @@ pub struct DaemonConfig {
     pub reserve: Rate,
 }
 
+impl DaemonConfig {
+    /// What is shared out of the capacities, out and in.
+    fn shared(&self) -> [Rate; 2] {
+        let full = [self.hub.capacity_out, self.hub.capacity_in];
+        full.map(|rate| rate.saturating_sub(self.reserve))
+    }
+
+    /// What room for others is measured by.
+    fn room(&self) -> ([Rate; 2], Rate, Option<&str>) {
+        let full = [self.hub.capacity_out, self.hub.capacity_in];
+        (full, self.reserve, self.interface.as_deref())
+    }
+}
+
 /// A running daemon.
 #[derive(Debug)]
 pub struct Daemon {
@@ -58,8 +72,8 @@ pub struct Daemon {
     pages: Vec<Pages>,
     beside: Beside,
     work: Work,
-    /// What a hub that begins again is told.
-    grace: Span,
+    /// What it goes by.
+    told: DaemonConfig,
     /// The last sign of life.
     beaten: Time,
     /// When the socket's name was looked for last, and whether it could not be made again.
@@ -76,10 +90,8 @@ pub struct Daemon {
     /// Whose list was sent on last.
     fed: ClientId,
     news: Vec<ClientId>,
-    idle_end: Option<Span>,
     idle_since: Time,
     orders: Option<Orders>,
-    reserve: Rate,
 }
 
 /// What comes of orders.
@@ -137,8 +149,7 @@ impl Daemon {
         let asked = [(config.metrics, NUMBERS), (config.web, LIVE)];
         let asked = asked.into_iter().filter_map(|(address, pages)| Some((address?, pages)));
         let pages = asked.map(|(address, pages)| Pages::listen(address, pages));
-        hub.capacity_out = hub.capacity_out.saturating_sub(config.reserve);
-        hub.capacity_in = hub.capacity_in.saturating_sub(config.reserve);
+        [hub.capacity_out, hub.capacity_in] = config.shared();
         let mut hub = Hub::new(now, &hub);
         expected.into_iter().for_each(|processes| hub.wait_for(processes));
         Ok(Daemon {
@@ -150,7 +161,7 @@ impl Daemon {
             pages: pages.collect::<io::Result<_>>()?,
             beside: Beside::new(now, config),
             work: Work::default(),
-            grace: config.hub.grace,
+            told: config.clone(),
             beaten: now,
             looked: now,
             displaced: false,
@@ -161,10 +172,8 @@ impl Daemon {
             next: 1,
             fed: 0,
             news: Vec::new(),
-            idle_end: config.idle_end,
             idle_since: now,
             orders: None,
-            reserve: config.reserve,
         })
     }
 
@@ -180,15 +189,13 @@ impl Daemon {
     /// # Errors
     /// When the system refuses to wait.
     pub fn run(mut self) -> io::Result<()> {
-        if let Some(note) = self.over_promised() {
-            tracing::warn!("{note}");
-        }
+        self.warn_of_promises();
         let mut rest = REST_LEAST;
         loop {
             let began = self.clock.now();
             self.wait(began, rest)?;
             let now = self.clock.now();
-            if self.obey() == Course::Ends || self.is_alone_too_long(now) {
+            if self.obey(now) == Course::Ends || self.is_alone_too_long(now) {
                 self.hub.end();
                 return Ok(());
             }
@@ -221,7 +228,7 @@ impl Daemon {
     }
 
     /// Does what it was ordered, and answers what it was asked.
-    fn obey(&mut self) -> Course {
+    fn obey(&mut self, now: Time) -> Course {
         while let Some(said) = self.orders.as_mut().and_then(Orders::next) {
             match said {
                 Said::Question(answer) => {
@@ -229,14 +236,29 @@ impl Daemon {
                     answer(Census { processes: host.processes, sessions: host.sessions });
                 }
                 Said::Order(Order::End) => return Course::Ends,
-                Said::Order(Order::Capacities { out, in_ }) => {
-                    let full = [out, in_];
-                    self.beside.set_full(full, self.reserve);
-                    self.hub.set_full(full.map(|rate| rate.saturating_sub(self.reserve)));
-                }
+                Said::Order(Order::Settings(new)) => self.go_by(now, *new),
             }
         }
         Course::GoesOn
+    }
+
+    /// Goes by other settings, as far as it can while it runs. What others leave of the capacities,
+    /// and what losses have shown of them, is forgotten only if one of these has changed.
+    fn go_by(&mut self, now: Time, new: DaemonConfig) {
+        if new.room() != self.told.room() {
+            self.hub.set_full(new.shared());
+            self.beside = Beside::new(now, &new);
+        }
+        self.hub.set_users(now, &new.hub);
+        self.told = new;
+        self.warn_of_promises();
+    }
+
+    /// Says so where more is guaranteed than there is.
+    fn warn_of_promises(&self) {
+        if let Some(note) = self.over_promised() {
+            tracing::warn!("{note}");
+        }
     }
 
     /// Leaves word for a next daemon of how many processes are here.
@@ -257,7 +279,7 @@ impl Daemon {
         self.beaten = now;
         if silent >= STOOD_STILL && !self.callers.is_empty() {
             tracing::warn!("stood still for {:.1} s", silent.as_secs_f64());
-            self.hub.begin_again(now, self.grace);
+            self.hub.begin_again(now, self.told.hub.grace);
         }
         self.hub.beat();
     }
@@ -285,7 +307,7 @@ impl Daemon {
     fn wait(&mut self, began: Time, rest: Span) -> io::Result<()> {
         sleep(rest)?;
         let until = self.hub.poll_timeout();
-        let needs_upkeep = !self.callers.is_empty() || self.idle_end.is_some();
+        let needs_upkeep = !self.callers.is_empty() || self.told.idle_end.is_some();
         let upkeep =
             if needs_upkeep { (self.beaten + UPKEEP).max(began + rest) } else { Time::MAX };
         let upkeep = upkeep.min(self.beside.poll_timeout(&self.hub));
@@ -571,7 +593,7 @@ impl Daemon {
         if !self.callers.is_empty() {
             self.idle_since = now;
         }
-        self.idle_end.is_some_and(|span| now.since(self.idle_since) > span)
+        self.told.idle_end.is_some_and(|span| now.since(self.idle_since) > span)
     }
 }
 

@@ -285,6 +285,34 @@ fn a_user_with_a_limit_has_no_more_while_more_is_free_and_shares_it_among_his_ow
 }
 
 #[test]
+fn what_users_have_can_change_while_their_sessions_run_and_what_was_set_by_hand_stays() {
+    let users = |weight: f64| BTreeMap::from([(7, weight)]);
+    let rates = |mbps: u64| BTreeMap::from([(7, Rate::from_mbps(mbps))]);
+    for side in [Side::Source, Side::Sink] {
+        let mut hub = Hub::new(START, &config(120));
+        let mut one = Process::attach(&mut hub, START, 1, 7);
+        let mut other = Process::attach(&mut hub, START, 2, 8);
+        one.open(side, 1, 2);
+        other.open(side, 1, 1);
+        let mut now = run(&mut hub, START, 20, &mut [&mut one, &mut other], 120.0);
+        assert!(near(one.total(), 60.0), "{side:?}: {:?}", one.rates());
+        let first = hub.sessions_for(Right::Of(7))[0].session;
+        assert_eq!(hub.set(now, Right::Of(7), first, weight(3.0)), Ok(()));
+        let heavy = HubConfig { users: users(2.0), ..config(120) };
+        let capped = HubConfig { most: rates(30), ..config(120) };
+        let promised = HubConfig { least: rates(100), ..config(120) };
+        let told = [(heavy, 80.0), (capped, 30.0), (promised, 100.0), (config(120), 60.0)];
+        for (told, expected) in told {
+            hub.set_users(now, &told);
+            now = run(&mut hub, now, 30, &mut [&mut one, &mut other], 120.0);
+            let (rates, total) = (one.rates(), one.total());
+            assert!(near(total, expected), "{side:?}: {expected}: {rates:?}");
+            assert!(near(rates[0], 3.0 * rates[1]), "{side:?}: {rates:?}");
+        }
+    }
+}
+
+#[test]
 fn a_user_with_a_guarantee_is_served_first_and_what_he_does_not_want_goes_to_others() {
     let least = BTreeMap::from([(7, Rate::from_mbps(90))]);
     for side in [Side::Source, Side::Sink] {

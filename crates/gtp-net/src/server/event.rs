@@ -9,6 +9,7 @@ use std::sync::Arc;
 use gtp_alloc::Span;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::objects::Objects;
 use crate::control::ControlError;
 use crate::flows::Failure;
 use crate::identity::Fingerprint;
@@ -280,6 +281,8 @@ pub enum ServerEvent {
         visit: Arc<Visit>,
         /// What it moved.
         moved: Moved,
+        /// What it wrote, or was to write.
+        objects: Objects,
         /// Why, if not because all was done.
         failure: Option<Failure>,
     },

@@ -24,6 +24,7 @@ use super::put::{TakenRoom, Target, Trouble, must_leave, refuse};
 use super::renewed::Renewed;
 use super::session::{Client, Ending};
 use super::spot::{Spot, find};
+use super::told::Told;
 use super::{Moved, Pace, ServeConfig, Shared, Stop};
 use crate::client::{
     Behalf, DIALLING, Endpoint, Event, GetRequest, ListingRoom, Monitor, Outcome, Place, Progress,
@@ -175,7 +176,8 @@ async fn begin(shared: &Shared, client: &mut Client, spot: Spot) -> Result<Order
     let share = client.outlet.walks.share(client.holder);
     let recheck = Arc::new(Recheck::default());
     let (seat, watched) = (Arc::clone(&client.seat), Arc::clone(&recheck));
-    let opening = Opening { target, share, recheck: watched, _seat: seat };
+    let told = Arc::clone(&client.told);
+    let opening = Opening { target, share, recheck: watched, told, _seat: seat };
     let endpoint = Arc::clone(&fetching.endpoint);
     let own = shared.fingerprint;
     Ok(Order { endpoint, urls, terms, opening, recheck, renewed, own, _held: held })
@@ -250,6 +252,7 @@ struct Opening {
     target: Target,
     share: Share,
     recheck: Arc<Recheck>,
+    told: Arc<Told>,
     /// The client's place, which is held until what is there is read even if the client is gone.
     _seat: Arc<Seat>,
 }
@@ -269,7 +272,8 @@ impl Opening {
         manifest: &Arc<Manifest>,
         beside: &Mutex<Beside>,
     ) -> Result<Box<dyn BlockSink>, SinkError> {
-        let Opening { target, mut share, recheck, _seat } = self;
+        let Opening { target, mut share, recheck, told, _seat } = self;
+        told.writes(manifest);
         let names = manifest.entries.iter().map(|entry| entry.path.as_str().len());
         // Each name is known once more while it is watched for quotas.
         let bytes: u64 = names.map(|length| listing_bytes(target.path_length() + length)).sum();

@@ -18,6 +18,7 @@ mod group_shares;
 mod key_file;
 pub(crate) mod keys;
 mod list;
+mod objects;
 pub(crate) mod occupancy;
 mod outlet;
 mod overlaps;
@@ -73,6 +74,7 @@ pub use event::{
     Change, Changes, Moved, Request, Room, ServerEvent, SessionId, Visit, Whose, WhyRefused,
 };
 pub use group_shares::{GroupShare, SHARES_AT_MOST, ShareAt};
+pub use objects::Objects;
 pub use place::listen_address;
 pub use pulse::{Asked, Asker, Pulse, questions};
 pub use quota::{Quota, QuotaOf, QuotaStands, Quotas};

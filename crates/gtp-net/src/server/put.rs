@@ -186,6 +186,7 @@ async fn begin<'a>(
     client.channel.send(&opened).await?;
     let mut share = client.outlet.walks.share(client.holder);
     let (manifest, values, join) = gather(shared, client, &spot, &mut share).await?;
+    client.told.writes(&manifest);
     let join = join.map(|join| (join, share.another()));
     let target = Target::of(shared, client, spot);
     if !target.is_idle() {

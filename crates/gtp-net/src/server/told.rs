@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gtp_alloc::{Rate, Time};
+use gtp_store::Manifest;
 
+use super::objects::Objects;
 use super::session::Ending;
 use super::{Moved, ServerEvent, SessionId, Shared, Visit};
 use crate::engine::{FlowProgress, SourceProgress};
@@ -102,6 +104,7 @@ pub(super) struct Told {
     begun: Time,
     /// Steps that were carried out.
     changes: Arc<AtomicU64>,
+    objects: OnceLock<Objects>,
     ending: OnceLock<Ending>,
 }
 
@@ -115,7 +118,8 @@ impl Told {
         shared.sessions.rows().insert(visit.id, row);
         shared.tell(ServerEvent::Started { visit: Arc::clone(&visit) });
         let (shared, begun) = (Arc::clone(shared), shared.host.clock().now());
-        Arc::new(Told { shared, visit, begun, changes, ending: OnceLock::new() })
+        let (objects, ending) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Told { shared, visit, begun, changes, objects, ending })
     }
 
     /// The session.
@@ -135,6 +139,12 @@ impl Told {
         if let Some(row) = self.shared.sessions.rows().get_mut(&self.visit.id) {
             row.pace = Some(Arc::new(pace));
         }
+    }
+
+    /// The session is to write what this listing has.
+    pub fn writes(&self, manifest: &Manifest) {
+        // Its client lists it once.
+        let _ = self.objects.set(Objects::of(&self.visit.request.path, manifest));
     }
 
     /// Counts steps of `tree` that were carried out.
@@ -163,7 +173,8 @@ impl Drop for Told {
         });
         let changes = self.changes.load(Ordering::Relaxed);
         let moved = Moved { changes, ..moved };
-        self.shared.tell(ServerEvent::Ended { visit: Arc::clone(&self.visit), moved, failure });
+        let (visit, objects) = (Arc::clone(&self.visit), self.objects.take().unwrap_or_default());
+        self.shared.tell(ServerEvent::Ended { visit, moved, objects, failure });
     }
 }
 

@@ -38,12 +38,6 @@ impl Beside {
         }
     }
 
-    /// The machine has these capacities from now on, less what is reserved.
-    pub(super) fn set_full(&mut self, full: [Rate; 2], reserve: Rate) {
-        self.rooms = full.map(|full| Room::new(full, reserve));
-        self.strains = [Strain::default(), Strain::default()];
-    }
-
     pub(super) fn poll_timeout(&self, hub: &Hub) -> Time {
         let of_use = hub.poll_timeout() != Time::MAX;
         if of_use { self.looked + LOOK } else { Time::MAX }

@@ -59,6 +59,22 @@ fn a_programs_name_turns_no_writing_round() {
 }
 
 #[test]
+fn settings_that_are_read_again_unchanged_forget_nothing_of_what_others_leave() {
+    let dir = private_dir();
+    let (mut daemon, _) = daemon(&dir);
+    let now = daemon.clock.now();
+    let left = Rate::from_bps(CAPACITY.as_bps() / 3);
+    daemon.hub.set_capacity(left, left);
+    daemon.go_by(now, config());
+    assert_eq!(daemon.hub.capacity(), (left, left));
+    let reserve = Rate::from_bps(CAPACITY.as_bps() / 4);
+    let idle_end = Some(Span::from_secs(7));
+    daemon.go_by(now, DaemonConfig { reserve, idle_end, ..config() });
+    let rest = CAPACITY.saturating_sub(reserve);
+    assert_eq!((daemon.hub.capacity(), daemon.told.idle_end), ((rest, rest), idle_end));
+}
+
+#[test]
 fn who_asks_is_told_the_last_hour_of_each_user_and_nothing_where_nothing_moved() {
     let dir = private_dir();
     let (mut daemon, path) = daemon(&dir);

@@ -14,7 +14,9 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use gtp::{Bucket, Change, Failure, FailureKind, Moved, Request, Room, ServerEvent, Visit, Whose};
+use gtp::{
+    Bucket, Change, Failure, FailureKind, Moved, Objects, Request, Room, ServerEvent, Visit, Whose,
+};
 use gtp_sys::Clock;
 use serde_json::{Value, json};
 
@@ -97,8 +99,8 @@ impl Audit {
     pub fn record(&mut self, event: &ServerEvent) {
         match event {
             ServerEvent::Started { visit } => self.write(&[begin(visit)], None),
-            ServerEvent::Ended { visit, moved, failure } => {
-                self.write(&[end(visit, moved, failure.as_ref())], None);
+            ServerEvent::Ended { visit, moved, objects, failure } => {
+                self.write(&[end(visit, moved, objects, failure.as_ref())], None);
             }
             ServerEvent::Changed { visit, changes, room } => {
                 let lines: Vec<Value> = changes.iter().map(|step| change(visit, step)).collect();
@@ -296,9 +298,15 @@ fn begin(visit: &Visit) -> Value {
     record
 }
 
-fn end(visit: &Visit, moved: &Moved, failure: Option<&Failure>) -> Value {
+fn end(visit: &Visit, moved: &Moved, objects: &Objects, failure: Option<&Failure>) -> Value {
     let mut record = begin(visit);
     record["event"] = "end".into();
+    if !objects.paths.is_empty() {
+        record["objects"] = objects.paths.as_slice().into();
+    }
+    if objects.more > 0 {
+        record["objects_more"] = objects.more.into();
+    }
     record["bytes"] = moved.content_bytes.into();
     record["wire_bytes"] = moved.wire_bytes.into();
     record["files"] = moved.files.into();
@@ -465,6 +473,17 @@ mod tests {
         let failed = Change { failure: Some("permission denied".into()), ..step };
         let record = change(&visit(""), &failed);
         assert_eq!([&record["path"], &record["outcome"]], ["b/c", "failed"]);
+    }
+
+    #[test]
+    fn the_end_of_a_session_names_what_it_wrote_and_counts_what_it_does_not_name() {
+        let paths = ["a/hi.txt", "a/b"].map(String::from).to_vec();
+        let end = |objects| end(&visit("a"), &Moved::default(), objects, None);
+        let some = end(&Objects { paths, more: 7 });
+        let said = [&some["path"], &some["objects"], &some["objects_more"]];
+        assert_eq!(said, [&json!("a"), &json!(["a/hi.txt", "a/b"]), &json!(7)]);
+        let none = end(&Objects::default());
+        assert_eq!([&none["objects"], &none["objects_more"]], [&Value::Null; 2]);
     }
 
     #[test]

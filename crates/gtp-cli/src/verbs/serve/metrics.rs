@@ -267,7 +267,7 @@ impl Counts {
 
     fn count(&mut self, event: &ServerEvent) {
         match event {
-            ServerEvent::Ended { visit, moved, failure } => {
+            ServerEvent::Ended { visit, moved, failure, .. } => {
                 self.end(visit, moved, failure.as_ref());
             }
             ServerEvent::Refused { reason, whose, .. } => self.refuse(reason.as_str(), *whose, 1),
@@ -455,7 +455,7 @@ fn of_group(group: &str, visit: &Visit) -> Labels {
 
 #[cfg(test)]
 mod tests {
-    use gtp::{LimitedBy, Pace, Request, Span};
+    use gtp::{LimitedBy, Objects, Pace, Request, Span};
 
     use super::*;
 
@@ -495,7 +495,12 @@ mod tests {
             numbers.counts().look(&[]);
             let failed = || Failure::new(FailureKind::Temporary, "lost");
             let failure = (n % 2 == 0).then(failed);
-            numbers.counts().count(&ServerEvent::Ended { visit, moved: moved(n), failure });
+            numbers.counts().count(&ServerEvent::Ended {
+                visit,
+                moved: moved(n),
+                objects: Objects::default(),
+                failure,
+            });
             sent += n;
         }
         let page = page(&numbers);
@@ -522,7 +527,12 @@ mod tests {
         for kind in FailureKind::ALL {
             let visit = visit(1, "anna", Whose::Listed);
             let failure = Some(Failure::new(kind, "why"));
-            numbers.counts().count(&ServerEvent::Ended { visit, moved: moved(1), failure });
+            numbers.counts().count(&ServerEvent::Ended {
+                visit,
+                moved: moved(1),
+                objects: Objects::default(),
+                failure,
+            });
             let outcome = format!("outcome=\"{}\"}}", kind.as_str());
             assert_eq!(ends(&outcome), 1, "{outcome}");
         }
@@ -602,7 +612,12 @@ mod tests {
         has("content_bytes_total{group=\"lab\",verb=\"get\"} 8");
         has("moving_bits_per_second{group=\"lab\",verb=\"get\"} 6000000.0");
         has("moving_bits_per_second{group=\"night\",verb=\"get\"} 2000000.0");
-        let ended = ServerEvent::Ended { visit: both, moved: moved(9), failure: None };
+        let ended = ServerEvent::Ended {
+            visit: both,
+            moved: moved(9),
+            objects: Objects::default(),
+            failure: None,
+        };
         numbers.counts().count(&ended);
         numbers.counts().look(&[running(&one, 3, 4)]);
         has("content_bytes_total{group=\"lab\",verb=\"get\"} 12");

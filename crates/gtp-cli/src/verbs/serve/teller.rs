@@ -4,7 +4,7 @@
 //! through; what is left out is counted and summed up. What comes from clients was escaped before
 //! it came here. Where the lines go is unknown here.
 
-use gtp::{Failure, FailureKind, Moved, Request, ServerEvent, Stands, Visit, Whose};
+use gtp::{Failure, FailureKind, Moved, Objects, Request, ServerEvent, Stands, Visit, Whose};
 use gtp_sys::Clock;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
@@ -114,7 +114,9 @@ fn log(event: &ServerEvent) {
             warn!(target: SERVER, events = count, "some events were not reported");
         }
         ServerEvent::Started { visit } => log_begin(visit),
-        ServerEvent::Ended { visit, moved, failure } => log_end(visit, moved, failure.as_ref()),
+        ServerEvent::Ended { visit, moved, objects, failure } => {
+            log_end(visit, (moved, objects), failure.as_ref());
+        }
         ServerEvent::Changed { .. } => {}
     }
 }
@@ -128,26 +130,28 @@ fn log_begin(visit: &Visit) {
     );
 }
 
-fn log_end(visit: &Visit, moved: &Moved, failure: Option<&Failure>) {
+fn log_end(visit: &Visit, (moved, objects): (&Moved, &Objects), failure: Option<&Failure>) {
     let Visit { id, client, whose: _, request, export, groups: _ } = visit;
     let Request { key, name, verb, path } = request;
     let (name, export, object) = (name.as_deref(), export.as_deref(), format!("/{path}"));
     let (bytes, wire_bytes, files) = (moved.content_bytes, moved.wire_bytes, moved.files);
     let (changes, loss, bps) = (moved.changes, moved.loss_ratio, rate(moved));
     let (seconds, outcome) = (moved.span.as_secs_f64(), outcome(failure));
+    let wrote = wrote(visit, objects);
+    let wrote = wrote.as_deref();
     match failure {
         None => info!(
-            target: SERVER, session = id, %client, %key, name, verb, export, object, bytes,
+            target: SERVER, session = id, %client, %key, name, verb, export, object, wrote, bytes,
             wire_bytes, files, changes, seconds, rate = bps, loss, outcome, "session ends"
         ),
         // As the operator wants it.
         Some(Failure { kind, text }) if is_as_wanted(*kind) => info!(
-            target: SERVER, session = id, %client, %key, name, verb, export, object, bytes,
+            target: SERVER, session = id, %client, %key, name, verb, export, object, wrote, bytes,
             wire_bytes, files, changes, seconds, rate = bps, loss, outcome, why = text,
             "session ends"
         ),
         Some(Failure { text, .. }) => warn!(
-            target: SERVER, session = id, %client, %key, name, verb, export, object, bytes,
+            target: SERVER, session = id, %client, %key, name, verb, export, object, wrote, bytes,
             wire_bytes, files, changes, seconds, rate = bps, loss, outcome, why = text,
             "session ends"
         ),
@@ -160,6 +164,21 @@ fn is_as_wanted(kind: FailureKind) -> bool {
     use FailureKind::{OutsideHours, Quota, Revoked};
     matches!(kind, OutsideHours | Quota | Revoked)
 }
+
+/// What a session wrote, where its request alone does not say it.
+fn wrote(visit: &Visit, objects: &Objects) -> Option<String> {
+    let Objects { paths, more } = objects;
+    if paths.is_empty() || (*paths == [visit.request.path.as_str()] && *more == 0) {
+        return None;
+    }
+    let named: Vec<String> = paths.iter().take(WROTE_MOST).map(|path| format!("/{path}")).collect();
+    let more = more + paths.len().saturating_sub(WROTE_MOST) as u64;
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!("{}{rest}", named.join(", ")))
+}
+
+/// Objects that a line names.
+const WROTE_MOST: usize = 4;
 
 fn as_json(event: &ServerEvent) -> Option<Value> {
     Some(match event {
@@ -180,7 +199,9 @@ fn as_json(event: &ServerEvent) -> Option<Value> {
             "message": failure.text,
         }),
         ServerEvent::Started { visit } => begin_as_json(visit),
-        ServerEvent::Ended { visit, moved, failure } => end_as_json(visit, moved, failure.as_ref()),
+        ServerEvent::Ended { visit, moved, failure, .. } => {
+            end_as_json(visit, moved, failure.as_ref())
+        }
         ServerEvent::Changed { .. } => return None,
     })
 }
