@@ -58,6 +58,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Let others fetch from a directory, and perhaps write to it
+    #[command(after_help = crate::keys::LINES)]
     Serve(ServeArgs),
     /// Fetch files or directories, each from one or several servers
     #[command(override_usage = "gtp get [OPTIONS] <URL>... <DEST>")]
@@ -68,7 +69,8 @@ pub enum Verb {
     /// Copy to or from where ssh logs in, or between two such hosts, with nothing set up there
     #[command(override_usage = "gtp cp [OPTIONS] <SRC>... <DST>")]
     Cp(CpArgs),
-    /// Move objects between servers as a file says: many to many, and nothing through this host
+    /// Move files and directories between servers as a plan says: many to many, and nothing through
+    /// this host
     #[command(after_help = "A plan that has a fault is refused whole, with exit code 2 and every \
                             fault. docs/PLAN.md describes the file.")]
     Plan(PlanArgs),
@@ -100,7 +102,7 @@ pub enum Verb {
     Emulate(EmulateArgs),
     /// Share out a link on the way among the sessions of all hosts that ask
     Router(RouterArgs),
-    /// Five sources to one sink on this machine: a table, and a page with the rates over time
+    /// Five senders to one receiver on this machine: a table, and a page with the rates over time
     Demo(DemoArgs),
     /// Measure a path from memory to memory, or a disk
     Bench(BenchArgs),
@@ -174,9 +176,9 @@ pub struct TrustArgs {
 /// The control law of a transfer's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Control {
-    /// Committed grants
+    /// Both hosts share out what they have and grant each session its part: the usual one
     Grant,
-    /// The thesis's end-node law (--alpha, --beta)
+    /// The end-node law: each host shares out by what its sessions move, in steps (--alpha, --beta)
     Endnode,
     /// GTP 2004: the receiving host alone
     Gtp2004,
@@ -222,18 +224,19 @@ const BETA: f64 = 0.2;
 /// A control law on which both ends agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Agreed {
-    /// Committed grants
+    /// Both hosts share out what they have and grant each session its part: the usual one
     Grant,
-    /// The thesis's end-node law (alpha 0.1, beta 0.2)
+    /// The end-node law: shares by what sessions move, in steps (alpha 0.1, beta 0.2)
     Endnode,
 }
 
 /// The control law of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StreamControl {
-    /// Committed grants
+    /// Both hosts share out what they have and grant each session its part: the usual one
     Grant,
-    /// The thesis's end-node law (--alpha, --beta). The end that listens must say so too
+    /// The end-node law: shares by what sessions move, in steps (--alpha, --beta). The end that
+    /// listens must say so too
     Endnode,
     /// LambdaStream: the receiving end alone. The end that listens must say so too
     Lambdastream,
@@ -242,7 +245,7 @@ pub enum StreamControl {
 /// A control law that a server takes part in only if told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Allowed {
-    /// The thesis's end-node law
+    /// The end-node law: shares by what sessions move, in steps
     Endnode,
     /// GTP 2004
     Gtp2004,
@@ -437,7 +440,7 @@ pub struct GetArgs {
     /// destination (into DEST/NAME if that is written with a slash or a dot at its end)
     #[arg(required = true, value_name = "URL|DEST", value_hint = ValueHint::Hostname)]
     pub urls_and_dest: Vec<String>,
-    /// A further source of the same object; may be repeated
+    /// A further server that has the same file or directory; may be repeated
     #[arg(long, value_name = "URL", env = "GTP_MIRROR", value_delimiter = ',')]
     pub mirror: Vec<Url>,
     /// The BLAKE3 hash that the file must have

@@ -11,9 +11,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueHint};
 use gtp::{
-    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Edit, Failure, FailureKind,
-    Fingerprint, GROUPS_OF_KEY_MOST, Hours, KeyLine, KeyListFile, LineChange, LocalTime,
-    TrustError, is_name,
+    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Below, Edit, EditError, Failure,
+    FailureKind, Fingerprint, GROUPS_OF_KEY_MOST, Hours, KeyLine, KeyListFile, LineChange,
+    LocalTime, PLACES_MOST, PlacesChange, TrustError, is_name,
 };
 use serde_json::json;
 
@@ -24,17 +24,26 @@ pub use timetable::Groups;
 use timetable::{Timetable, window};
 
 /// What a line of the list says, for people.
-const LINES: &str = "\
-A line of the list is FINGERPRINT [RIGHTS] [OPTION=VALUE...] [# COMMENT], as gtp-authorized_keys(5)
-says. RIGHTS are read, write or read,write; without them a key may do all that the server allows.
-window=\"mon-fri 20:00-06:00\" lets the key in during these hours alone, by the clock and the time
-zone of the server; its sessions end with them. `gtp id` prints a host's fingerprint. A
-running server reads the list again when it changes: sessions of a key that is revoked end within
+pub const LINES: &str = "\
+A line of authorized_keys is FINGERPRINT [RIGHTS] [OPTION=VALUE...] [# COMMENT], as
+gtp-authorized_keys(5) says at length:
+  SHA256:AAAA... read                        # may read
+  SHA256:BBBB... read,write group=staff      # is in [group.staff] of the configuration
+  SHA256:CCCC... read=pub write=home/c delete=home/c   # at these places alone
+  SHA256:DDDD... window=\"mon-fri 20:00-06:00, sat,sun 00:00-24:00\"
+RIGHTS are read, write or read,write; without them a key may do all that the server allows. Options:
+group=NAME,... and read=, write= and delete=PLACE,... for a server with several exports (a place is
+EXPORT or EXPORT/PATH), and window=HOURS by the server's clock and time zone. `gtp id` prints a
+host's fingerprint.";
+
+/// What is said of the list beside that.
+const CHANGES: &str = "\
+A running server reads the list again when it changes: sessions of a key that is revoked end within
 two seconds, and at once if the server gets a HUP.";
 
 /// Options of `keys`.
 #[derive(Debug, Args)]
-#[command(after_help = LINES)]
+#[command(after_help = format!("{LINES}\n{CHANGES}"))]
 pub struct KeysArgs {
     /// The list, in place of the one in the configuration directory
     #[arg(long, value_name = "FILE", env = "GTP_AUTHORIZED_KEYS", global = true,
@@ -69,6 +78,8 @@ enum Deed {
         /// those that its line names; `-` for none. Otherwise a listed key keeps its groups
         #[arg(long, value_name = "NAMES", value_parser = groups, allow_hyphen_values = true)]
         group: Option<Names>,
+        #[command(flatten)]
+        places: PlacesArgs,
     },
     /// Print the keys, what they may do, and whose they are
     List {
@@ -92,6 +103,31 @@ enum Deed {
     },
 }
 
+/// Where a key may do what, of `add`.
+#[derive(Debug, Args)]
+struct PlacesArgs {
+    /// Where it may read at a server with several exports: EXPORT or EXPORT/PATH, between commas, in
+    /// place of those that its line names; `-` for none. A line that names places gives nothing
+    /// elsewhere
+    #[arg(long, value_name = "PLACES", value_parser = places, allow_hyphen_values = true)]
+    read: Option<At>,
+    /// Where it may write, in the same way
+    #[arg(long, value_name = "PLACES", value_parser = places, allow_hyphen_values = true)]
+    write: Option<At>,
+    /// Where it may remove and move, in the same way, which needs the right to write as well
+    #[arg(long, value_name = "PLACES", value_parser = places, allow_hyphen_values = true)]
+    delete: Option<At>,
+}
+
+impl PlacesArgs {
+    fn change(&self) -> PlacesChange<'_> {
+        fn of(at: &Option<At>) -> Option<&[Below]> {
+            at.as_ref().map(|At(places)| &places[..])
+        }
+        PlacesChange { read: of(&self.read), write: of(&self.write), delete: of(&self.delete) }
+    }
+}
+
 pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
     let path = match args.authorized_keys {
         Some(path) => path,
@@ -99,19 +135,11 @@ pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
     };
     let file = KeyListFile::at(&path);
     match args.deed {
-        Deed::Add { key, rights, name, window, group } => {
+        Deed::Add { key, rights, name, window, group, places } => {
             let groups = group.as_ref().map(|Names(groups)| &groups[..]);
             let (comment, hours) = (name.as_deref(), window.as_ref());
-            let change = LineChange { rights, comment, hours, groups };
-            let (edit, rights) = file.add(key, &change).map_err(failed)?;
-            let done = match edit {
-                Edit::Done => "may now",
-                Edit::Needless => "could already",
-            };
-            let where_alone = if by_places_alone(&file, key)? { AT_PLACES } else { "" };
-            let rights = words(rights);
-            output::aside(format_args!("{key} {done} {rights}{where_alone}: {}", path.display()));
-            Ok(ExitCode::SUCCESS)
+            let places = places.change();
+            add(&file, &path, key, &LineChange { rights, comment, hours, groups, places })
         }
         Deed::List { json } => list(&file, &path, json),
         Deed::Revoke { key } => {
@@ -127,6 +155,23 @@ pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
     }
 }
 
+fn add(
+    file: &KeyListFile,
+    path: &Path,
+    key: Fingerprint,
+    change: &LineChange<'_>,
+) -> Result<ExitCode, Failure> {
+    let (edit, rights) = file.add(key, change).map_err(failed)?;
+    let done = match edit {
+        Edit::Done => "may now",
+        Edit::Needless => "could already",
+    };
+    let where_alone = if by_places_alone(file, key)? { AT_PLACES } else { "" };
+    let rights = words(rights);
+    output::aside(format_args!("{key} {done} {rights}{where_alone}: {}", path.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Whether all lines of a key name places.
 fn by_places_alone(file: &KeyListFile, key: Fingerprint) -> Result<bool, Failure> {
     let lines = file.lines().map_err(failed)?;
@@ -136,7 +181,11 @@ fn by_places_alone(file: &KeyListFile, key: Fingerprint) -> Result<bool, Failure
 
 fn list(file: &KeyListFile, path: &Path, json: bool) -> Result<ExitCode, Failure> {
     let mut unread = 0;
-    for line in file.lines().map_err(failed)? {
+    let lines = file.lines().map_err(failed)?;
+    if lines.is_empty() {
+        output::aside(format_args!("no key is listed in {}", path.display()));
+    }
+    for line in lines {
         let KeyLine { number, says, is_narrowed, hours, groups, comment } = line;
         match says {
             Ok((key, access)) if json => output::json(json!({
@@ -275,12 +324,14 @@ fn words(access: Access) -> &'static str {
     }
 }
 
-fn failed(error: TrustError) -> Failure {
-    let kind = match error {
-        TrustError::Exposed(_) => FailureKind::Authentication,
-        TrustError::File { .. } | TrustError::Line { .. } | TrustError::Refused(_) => {
-            FailureKind::Destination
-        }
+fn failed(error: impl Into<EditError>) -> Failure {
+    let error = error.into();
+    let kind = match &error {
+        EditError::NoPlace(_) | EditError::Unsayable(_) => FailureKind::Usage,
+        EditError::List(TrustError::Exposed(_)) => FailureKind::Authentication,
+        EditError::List(
+            TrustError::File { .. } | TrustError::Line { .. } | TrustError::Refused(_),
+        ) => FailureKind::Destination,
     };
     Failure::new(kind, error.to_string())
 }
@@ -304,6 +355,24 @@ fn groups(text: &str) -> Result<Names, String> {
     match names.len() <= GROUPS_OF_KEY_MOST && names.iter().all(|name| is_name(name)) {
         true => Ok(Names(names)),
         false => Err(format!("they are up to {GROUPS_OF_KEY_MOST} names between commas, or `-`")),
+    }
+}
+
+/// Places where a key may do something.
+#[derive(Clone, Debug)]
+struct At(Vec<Below>);
+
+fn places(text: &str) -> Result<At, String> {
+    let places: Vec<Below> = match text {
+        "-" => Vec::new(),
+        text => {
+            let place = |text: &str| text.parse().map_err(|bad: gtp::BadPlace| bad.to_string());
+            text.split(',').map(place).collect::<Result<_, String>>()?
+        }
+    };
+    match places.len() <= PLACES_MOST {
+        true => Ok(At(places)),
+        false => Err(format!("there are at most {PLACES_MOST} places")),
     }
 }
 

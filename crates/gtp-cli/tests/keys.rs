@@ -324,6 +324,72 @@ fn a_key_is_put_into_groups_and_taken_out_by_command_and_the_list_shows_them() {
 }
 
 #[test]
+fn a_key_gets_places_by_command_and_a_server_with_several_exports_goes_by_them() {
+    let world = World::new();
+    world.export("home/anna/file", 10);
+    world.export("home/bert/file", 10);
+    let (key, dir) = (id(&world, "client"), world.path("export/home"));
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    let config = format!("[export.home]\npath = \"{}\"\n", dir.display());
+    std::fs::write(world.path("server/config.toml"), config).unwrap();
+    let keys = |args: &[&str]| world.run("server", &[&["keys"], args].concat());
+    let add = |args: &[&str]| keys(&[&["add", &key], args].concat());
+    let added = add(&["--name", "anna", "--read", "home/anna", "--write", "home/anna/in,home/x"]);
+    let words = "may now read and write, only at the places that its line names: ";
+    assert!(said(&added).contains(words), "{}", said(&added));
+    let tested = said(&keys(&["test", "anna"]));
+    let rows = "\n  home/anna     read\n  home/anna/in  read, write\n  home/x        write\n";
+    assert!(tested.ends_with(rows), "{tested}");
+    let args = ["serve", "--json", "--writable", "--listen", "127.0.0.1:0"];
+    let server = common::Serving::start(world.gtp("server", &args));
+    world.expect(0, &["get", &server.url("home/anna/file"), "out", "--accept-new"]);
+    assert_ne!(
+        world.run("client", &["get", &server.url("home/bert/file"), "no"]).status.code(),
+        Some(0)
+    );
+    let read_alone = add(&["--write", "-"]);
+    assert_eq!(read_alone.status.code(), Some(0), "{}", said(&read_alone));
+    assert!(said(&keys(&["test", "anna"])).ends_with("\n  home/anna  read\n"));
+    let nowhere = add(&["--read", "-"]);
+    assert_eq!(nowhere.status.code(), Some(2), "{}", said(&nowhere));
+    assert!(said(&nowhere).contains("would have no place left"), "{}", said(&nowhere));
+    for bad in ["", "../etc", "home,,x", "home/a#b", "home/a\"b"] {
+        assert_eq!(add(&["--read", bad]).status.code(), Some(2), "{bad:?}");
+    }
+}
+
+#[test]
+fn an_empty_list_and_one_that_is_not_there_say_so_on_standard_error() {
+    let world = World::new();
+    let list = || {
+        let listed = world.run("server", &["keys", "list"]);
+        assert_eq!((listed.status.code(), listed.stdout.len()), (Some(0), 0));
+        let said = said(&listed);
+        assert!(
+            said.contains("no key is listed in ") && said.contains("authorized_keys"),
+            "{said}"
+        );
+    };
+    list();
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    std::fs::write(world.path("server/authorized_keys"), "# nobody yet\n").unwrap();
+    list();
+}
+
+#[test]
+fn the_help_of_the_list_and_of_a_server_tells_the_whole_syntax_of_a_line() {
+    let world = World::new();
+    for verb in ["keys", "serve"] {
+        let help = said(&world.run("server", &[verb, "--help"]));
+        let line = "FINGERPRINT [RIGHTS] [OPTION=VALUE...] [# COMMENT]";
+        for words in [line, "group=", "read=", "write=", "delete=", "window=", "authorized_keys(5)"]
+        {
+            assert!(help.contains(words), "{verb}: {words} is not in {help}");
+        }
+    }
+}
+
+#[test]
 fn the_manual_has_a_page_for_the_list() {
     let world = World::new();
     world.expect(0, &["man", "man"]);

@@ -23,6 +23,7 @@ mod disk;
 mod export;
 mod file_sink;
 mod file_source;
+mod files_in_order;
 mod gathering;
 mod hash;
 pub mod journal;
@@ -64,6 +65,7 @@ pub use disk::{Disk, Found, FoundKind, Identity, LockedFile, MadeDir, Opened, Os
 pub use export::{Chosen, Export, MAX_SKIPPED, Scanned, SkipReason, Skipped};
 pub use file_sink::{Durability, Existing, FileSink, SinkOptions};
 pub use file_source::FileSource;
+pub use files_in_order::FilesInOrder;
 pub use gtp_ranges::RangeSet;
 pub use hash::{BlockCheck, LOST, Value, block_value, check_block, empty_root};
 pub use known_roots::KnownRoots;

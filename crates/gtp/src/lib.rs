@@ -89,13 +89,13 @@ pub use gtp_net::stream::{
     StreamReader, StreamWriter, WINDOW as STREAM_WINDOW, frame_most,
 };
 pub use gtp_net::trust::{
-    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Below, Closed, Edit,
-    GROUPS_OF_KEY_MOST, Grants, Hours, KNOWN_HOSTS_FILE, KeyLine, KeyListFile, LineChange,
-    LocalTime, PLACES_MOST, TrustError, is_name, unknown_zone,
+    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, BadPlace, Below, Closed, Edit,
+    EditError, GROUPS_OF_KEY_MOST, Grants, Hours, KNOWN_HOSTS_FILE, KeyLine, KeyListFile,
+    LineChange, LocalTime, PLACES_MOST, PlacesChange, TrustError, is_name, unknown_zone,
 };
 pub use gtp_store::replica;
 pub use gtp_store::{
-    BLOCK, BlockSink, BlockSource, DiscardSink, Entry, Finished, Have, Kind, Manifest, Mode, Mtime,
-    NameError, OrderedWriterSink, Pattern, ReadBytes, RelPath, RootKind, SinkError, SourceError,
-    SyntheticSource, TRAILER, TimeStep, Value, Window, Written,
+    BLOCK, BlockSink, BlockSource, DiscardSink, Entry, FilesInOrder, Finished, Have, Kind,
+    Manifest, Mode, Mtime, NameError, OrderedWriterSink, Pattern, ReadBytes, RelPath, RootKind,
+    SinkError, SourceError, SyntheticSource, TRAILER, TimeStep, Value, Window, Written,
 };

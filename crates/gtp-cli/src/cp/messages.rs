@@ -392,6 +392,9 @@ impl Numbers {
             resumed_bytes: self.resumed_bytes,
             rechecked: number(self.rechecked)?,
             total: number(self.total)?,
+            // Far ends do not say how many files are whole.
+            files_done: 0,
+            files: 0,
             sources: vec![share],
         })
     }

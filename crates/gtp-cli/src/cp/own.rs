@@ -5,11 +5,11 @@
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp::copy::{Copied, OwnCopy};
-use gtp::{Event, Failure, FailureKind, Outcome, Progress, Span, Time};
+use gtp::{Event, Failure, FailureKind, FilesInOrder, Outcome, Progress, Span, Time};
 use gtp_sys::Clock;
 use tokio::task::spawn_blocking;
 
@@ -27,6 +27,8 @@ struct Watched {
     began: Time,
     resumed_bytes: u64,
     total: u64,
+    files: u64,
+    whole: Mutex<FilesInOrder>,
 }
 
 impl Copy<'_> {
@@ -56,6 +58,8 @@ impl Copy<'_> {
             began,
             resumed_bytes: copy.resumed_bytes(),
             total: manifest.content_bytes(),
+            files: manifest.files(),
+            whole: Mutex::new(FilesInOrder::of(Arc::clone(&manifest))),
         };
         self.shower.begin();
         self.shower.event(&Event::Started {
@@ -122,11 +126,15 @@ impl Watched {
 
     fn progress(&self) -> Progress {
         let copied = self.copied.load(Ordering::Relaxed);
+        let bytes = self.resumed_bytes.saturating_add(copied).min(self.total);
+        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         Progress {
             elapsed: self.elapsed(),
-            bytes: self.resumed_bytes.saturating_add(copied).min(self.total),
+            bytes,
             resumed_bytes: self.resumed_bytes,
             total: self.total,
+            files_done: whole.whole(bytes),
+            files: self.files,
             ..Progress::default()
         }
     }

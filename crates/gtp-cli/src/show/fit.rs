@@ -5,7 +5,7 @@
 //! in, a line comes out: nothing here knows a terminal.
 
 use console::measure_text_width;
-use gtp::{Rate, SourceShare};
+use gtp::{Progress, Rate, SourceShare};
 
 use crate::limit::Ends;
 use crate::words::{say_bytes, say_rate, say_seconds};
@@ -16,8 +16,29 @@ pub struct Whole {
     pub bytes: u64,
     /// Bytes in all; 0 for a stream, whose end nobody knows.
     pub total: u64,
+    /// Its files.
+    pub files: Files,
     /// How it moves, or what goes on instead.
     pub pace: Pace,
+}
+
+/// How many files of a transfer are whole, of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    done: u64,
+    all: u64,
+}
+
+impl Files {
+    /// Those of a transfer that is doing so.
+    pub fn of(progress: &Progress) -> Files {
+        Files { done: progress.files_done, all: progress.files }
+    }
+
+    /// What is said of them: nothing of a single one.
+    pub fn words(self) -> Option<String> {
+        (self.all > 1).then(|| format!("{} of {} files", self.done, self.all))
+    }
 }
 
 /// How a transfer moves.
@@ -52,14 +73,18 @@ pub fn whole_line(whole: &Whole, columns: usize) -> String {
         Pace::Moving(rate, left) => {
             let rate = say_rate(*rate);
             let left = left.map_or(String::new(), |left| format!(", {} left", say_seconds(left)));
+            let files = whole.files.words();
+            let files = files.map(|files| format!("{percent}  {of}, {files}  {rate}{left}"));
             vec![
+                files.unwrap_or_default(),
                 format!("{percent}  {of}  {rate}{left}"),
                 format!("{percent}  {rate}{left}"),
                 format!("{percent}  {rate}"),
             ]
         }
     };
-    let line = first_that_fits(forms.into_iter().chain([percent]), columns);
+    let forms = forms.into_iter().filter(|form| !form.is_empty());
+    let line = first_that_fits(forms.chain([percent]), columns);
     let spare = columns.saturating_sub(measure_text_width(&line) + 1).min(BAR_MOST);
     if spare < BAR_LEAST {
         return line;
@@ -148,7 +173,8 @@ mod tests {
 
     fn whole() -> Whole {
         let pace = Pace::Moving(Rate::from_mbps(633), Some(754.0));
-        Whole { bytes: 1_234_567_890, total: 9_876_543_210, pace }
+        let files = Files::default();
+        Whole { bytes: 1_234_567_890, total: 9_876_543_210, files, pace }
     }
 
     fn share(url: &str) -> SourceShare {
@@ -181,8 +207,10 @@ mod tests {
             SourceShare { alive: false, ..share("gtp://a.example:4810/run42.h5") },
         ];
         let rechecking = Whole { pace: Pace::Rechecking, ..whole() };
+        let files = || Whole { files: Files { done: 3, all: 12 }, ..whole() };
         for columns in 0..=200 {
             let mut lines = vec![(whole_line(&whole(), columns), whole_line(&whole(), 500))];
+            lines.push((whole_line(&files(), columns), whole_line(&files(), 500)));
             lines.push((whole_line(&rechecking, columns), whole_line(&rechecking, 500)));
             for share in &shares {
                 lines.push((
@@ -207,6 +235,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn files_of_files_are_said_where_there_are_several_and_the_line_has_room() {
+        let several = Whole { files: Files { done: 12, all: 340 }, ..whole() };
+        let wide = whole_line(&several, 100);
+        let words = " 12 %  1.1 GiB of 9.2 GiB, 12 of 340 files  633 Mbit/s, 12:34 min left";
+        assert!(wide.ends_with(words), "{wide}");
+        assert!(!whole_line(&several, 60).contains("files"));
+        assert!(
+            !whole_line(&Whole { files: Files { done: 0, all: 1 }, ..whole() }, 100)
+                .contains("file")
+        );
     }
 
     #[test]

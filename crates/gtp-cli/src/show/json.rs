@@ -11,7 +11,7 @@ use gtp_share::PathView;
 use serde_json::{Value, json};
 
 use super::limits::Limits;
-use super::{Leg, kind_word};
+use super::{Leg, Skips, kind_word};
 use crate::{output, words};
 
 /// Writes the lines of one command.
@@ -19,6 +19,7 @@ use crate::{output, words};
 pub struct Json {
     looks: u32,
     bytes: u64,
+    files_done: u64,
     pub standing: Standing,
     pub leg: Leg,
     limits: Limits,
@@ -126,14 +127,17 @@ impl Json {
     pub fn progress(&mut self, progress: &Progress) {
         self.looks += 1;
         self.limits.note(progress);
-        let complete = progress.bytes == progress.total && progress.bytes > self.bytes;
+        let is_news = (progress.bytes, progress.files_done) != (self.bytes, self.files_done);
+        let complete = progress.bytes == progress.total && is_news;
         let is_unknown = progress.total == 0 && progress.bytes == 0;
         if is_unknown || (!self.looks.is_multiple_of(LOOKS_PER_LINE) && !complete) {
             return;
         }
-        self.bytes = progress.bytes;
+        (self.bytes, self.files_done) = (progress.bytes, progress.files_done);
         let mut value = numbers(progress);
         value["event"] = json!("progress");
+        value["files_done"] = json!(progress.files_done);
+        value["files"] = json!(progress.files);
         value["granted"] = json!(rate(progress.granted()));
         value["limited_by"] = json!(progress.limited_by().as_str());
         value["loss_ratio"] = json!(progress.loss_ratio());
@@ -141,7 +145,7 @@ impl Json {
         self.line(value);
     }
 
-    pub fn done(&self, outcome: &Outcome) {
+    pub fn done(&self, outcome: &Outcome, skips: &Skips) {
         let seconds = outcome.elapsed.as_secs_f64();
         let mean = |bytes: u64| (bytes as f64 * 8.0 / seconds.max(1e-9)).round() as u64;
         let fetched = outcome.bytes.saturating_sub(outcome.resumed_bytes);
@@ -151,7 +155,7 @@ impl Json {
             .iter()
             .map(|s| json!({ "url": s.url, "bytes": s.bytes, "mean_rate": mean(s.wire_bytes) }))
             .collect();
-        self.line(json!({
+        let mut value = json!({
             "event": match self.leg {
                 Leg::First => "fetched",
                 Leg::Last => "done",
@@ -168,7 +172,9 @@ impl Json {
             "retransmitted_bytes": retransmitted(progress),
             "blake3": outcome.blake3.as_ref().map(words::hex),
             "sources": sources,
-        }));
+        });
+        skips.add_to(&mut value);
+        self.line(value);
     }
 }
 
@@ -187,13 +193,15 @@ fn failure_of(failure: &Failure) -> Value {
 }
 
 /// The end of a command that was to move several objects, as the last line.
-pub fn ended(exit_code: u8, objects: usize, done: usize) {
-    line(&json!({
+pub fn ended(exit_code: u8, (objects, done): (usize, usize), skips: &Skips) {
+    let mut value = json!({
         "event": "ended",
         "exit_code": exit_code,
         "objects": objects,
         "done": done,
-    }));
+    });
+    skips.add_to(&mut value);
+    line(&value);
 }
 
 /// The end of a command that was to send the same to several places, as the last line.
@@ -202,6 +210,7 @@ pub fn ended_at_sinks(
     (sinks, done): (usize, usize),
     read: ReadBytes,
     relay: Option<&RelayReport>,
+    skips: &Skips,
 ) {
     let mut ended = json!({
         "event": "ended",
@@ -211,6 +220,7 @@ pub fn ended_at_sinks(
         "read_bytes": read.all,
         "read_again_bytes": read.again,
     });
+    skips.add_to(&mut ended);
     if let Some(relay) = relay {
         ended["relay"] = json!({
             "sent_wire_bytes": relay.sent_wire_bytes,

@@ -5,6 +5,7 @@
 
 use gtp::Progress;
 
+use super::fit::Files;
 use crate::limit::Ends;
 use crate::output::aside;
 use crate::words;
@@ -48,8 +49,9 @@ impl Lines {
                 100.0 * progress.bytes as f64 / total as f64,
             ),
         };
+        let files = Files::of(progress).words().map_or_else(String::new, |f| format!(", {f}"));
         aside(format_args!(
-            "{so_far}, {} of {} granted, limited by {}, loss {:.2} %",
+            "{so_far}{files}, {} of {} granted, limited by {}, loss {:.2} %",
             words::say_rate(progress.rate()),
             words::say_rate(progress.granted()),
             ends.limit(progress.limited_by()),

@@ -4,12 +4,14 @@
 //! people. Three showers hear the same events; each takes what it wants.
 
 mod bars;
+mod eta;
 mod fit;
 pub mod json;
 mod limits;
 mod lines;
 pub mod plan;
 pub mod several;
+mod skips;
 mod trace;
 
 use std::collections::HashMap;
@@ -22,6 +24,7 @@ use crate::limit::Ends;
 use crate::{output, words};
 use bars::Bars;
 use lines::Lines;
+pub use skips::Skips;
 use trace::Trace;
 
 /// Everything that hears of a transfer.
@@ -35,6 +38,10 @@ pub struct Shower {
     concerns: Option<Concerns>,
     /// What the hosts are called, where neither is this one.
     ends: Option<Ends>,
+    /// What all transfers have skipped, and how many of them have skipped something.
+    skipped: (Skips, usize),
+    /// What the present one has skipped so far.
+    skips: Skips,
 }
 
 /// Whether something that is left out concerns the user.
@@ -91,10 +98,13 @@ impl Shower {
             obstacles: HashMap::new(),
             concerns: None,
             ends: None,
+            skipped: Default::default(),
+            skips: Skips::default(),
         })
     }
 
-    /// Keeps to itself what is left out and does not concern the user.
+    /// Keeps to itself what is left out and does not concern the user. Whoever knows that sums up
+    /// what is left out.
     pub fn tell_only(&mut self, concerns: Concerns) {
         self.concerns = Some(concerns);
     }
@@ -113,6 +123,7 @@ impl Shower {
 
     /// A transfer begins.
     pub fn begin(&mut self) {
+        self.skips = Skips::default();
         if let Some(json) = &mut self.json {
             json.begin();
         }
@@ -127,6 +138,9 @@ impl Shower {
             && !concerns(failure)
         {
             return;
+        }
+        if let Event::Skipped(failure) = event {
+            self.skips.note(&failure.text);
         }
         if let Some(json) = &self.json {
             json.event(event);
@@ -182,16 +196,37 @@ impl Shower {
         }
         if let Ok(outcome) = ended {
             self.record(&outcome.progress);
+            let skips = self.skips_of(outcome);
             if let Some(json) = &self.json {
-                json.done(outcome);
+                json.done(outcome, &skips);
             }
             match self.people {
                 People::Bars(_) | People::Lines(_) => output::aside(summary(outcome)),
                 People::Quiet => {}
             }
+            self.sum_up(&skips);
         }
         if let Some(Err(failure)) = self.trace.as_mut().map(Trace::flush) {
             output::lose(failure);
+        }
+    }
+
+    /// What a transfer has skipped that concerns the user. Its outcome knows what was skipped at
+    /// the end, but perhaps not why.
+    fn skips_of(&mut self, outcome: &Outcome) -> Skips {
+        let concerns = |failure: &&Failure| self.concerns.as_ref().is_none_or(|of| of(failure));
+        let at_end = Skips::of(outcome.skipped.iter().filter(concerns));
+        let said = std::mem::take(&mut self.skips);
+        if said.total() == at_end.total() { said } else { at_end }
+    }
+
+    /// Says at the end of a transfer what it has skipped, unless somebody else does.
+    fn sum_up(&mut self, skips: &Skips) {
+        let Some(words) = skips.words() else { return };
+        self.skipped.0.add(skips);
+        self.skipped.1 += 1;
+        if self.concerns.is_none() {
+            output::aside(format_args!("gtp: {words}"));
         }
     }
 
@@ -207,7 +242,10 @@ impl Shower {
     /// there.
     pub fn ended(&self, exit_code: u8, objects: usize, done: usize) {
         if self.json.is_some() {
-            json::ended(exit_code, objects, done);
+            json::ended(exit_code, (objects, done), &self.skipped.0);
+        }
+        if let (Some(words), 2..) = (self.skipped.0.words(), self.skipped.1) {
+            output::aside(format_args!("gtp: in all, {words}"));
         }
     }
 }

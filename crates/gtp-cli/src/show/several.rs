@@ -12,7 +12,7 @@ use super::fit::{Sinks, sinks_line};
 use super::json::{self, Json, Standing};
 use super::limits::Limits;
 use super::trace::Trace;
-use super::{People, for_people};
+use super::{People, Skips, for_people};
 use crate::args::TransferArgs;
 use crate::limit::Ends;
 use crate::{output, words};
@@ -141,7 +141,7 @@ impl Several {
         let sink = &mut self.sinks[number];
         if self.is_json {
             match &ended {
-                Ok(outcome) => sink.json.done(outcome),
+                Ok(outcome) => sink.json.done(outcome, &Skips::of(&outcome.skipped)),
                 Err(failure) => sink.json.failed(failure, &sink.progress),
             }
         }
@@ -183,8 +183,14 @@ impl Several {
             output::lose(failure);
         }
         if self.is_json {
-            json::ended_at_sinks(exit_code, (all, done), read, relay);
+            json::ended_at_sinks(exit_code, (all, done), read, relay, &self.skips());
         }
+    }
+
+    /// What the sinks that are done have not got, each for itself.
+    fn skips(&self) -> Skips {
+        let done = self.sinks.iter().filter_map(|sink| sink.end.as_ref()?.as_ref().ok());
+        Skips::of(done.flat_map(|outcome| &outcome.skipped))
     }
 
     fn stand(&self) -> Sinks {
@@ -248,8 +254,8 @@ fn done_words(outcome: &Outcome) -> String {
     if outcome.resumed_bytes > 0 {
         text += &format!(", {} were there already", words::say_bytes(outcome.resumed_bytes));
     }
-    if !outcome.skipped.is_empty() {
-        text += &format!(", {} left out", outcome.skipped.len());
+    if let Some(words) = Skips::of(&outcome.skipped).words() {
+        text += &format!(", {words}");
     }
     text
 }

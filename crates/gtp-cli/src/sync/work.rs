@@ -4,6 +4,7 @@
 //! named, and the command then ends with code 12.
 
 mod kept;
+mod told;
 
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
@@ -13,12 +14,11 @@ use std::sync::{Arc, mpsc};
 use gtp::replica::{Deed, Fault, Node, Seen};
 use gtp::tree::{BlocksAsked, Chosen, SmallAsked, When, copy_here};
 use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, TimeStep, Transfer};
-use serde_json::json;
 
 use super::backup::{Backup, keep_elsewhere, keep_old};
 use super::filter::{Filter, Parted};
 use super::ignored::{self, Ignored};
-use super::plan::{Item, Plan, ancestors, plan};
+use super::plan::{Plan, ancestors, plan};
 use super::side::{Here, Side, There, refuse_backups};
 use super::small::{Small, Written, all_small, carried, patched, take_out, worth_a_question};
 use super::timeline::Timeline;
@@ -26,11 +26,9 @@ use super::times;
 use super::{Ends, Names, Single, SyncArgs, is_a_file};
 use crate::cp::last_words;
 use crate::cp::near::FarEnd;
-use crate::output;
-use crate::show::Shower;
+use crate::show::{Shower, Skips};
 use crate::verbs::transfer::{Options, watch};
 use crate::verbs::{done, other};
-use crate::words::say_bytes;
 
 /// One command under way.
 pub struct Work<'a> {
@@ -47,7 +45,7 @@ pub struct Work<'a> {
     only: Option<&'a Names>,
     timeline: Timeline,
     /// What could not be done or kept.
-    troubles: usize,
+    skips: Skips,
     /// Bytes of packets that carried data; of a copy between directories here, of content.
     moved_bytes: u64,
     /// A put that has begun and waits for what is to be sent.
@@ -81,7 +79,7 @@ impl<'a> Work<'a> {
             single,
             only: None,
             timeline,
-            troubles: 0,
+            skips: Skips::default(),
             moved_bytes: 0,
             early: None,
             small_max: None,
@@ -108,9 +106,9 @@ impl<'a> Work<'a> {
             self.carry_out(&mut plan).await?;
         }
         self.sum_up(&plan, &source)?;
-        Ok(match self.troubles {
-            0 => done(),
-            _ => ExitCode::from(FailureKind::Partial.exit_code()),
+        Ok(match self.skips.is_empty() {
+            true => done(),
+            false => ExitCode::from(FailureKind::Partial.exit_code()),
         })
     }
 
@@ -594,7 +592,7 @@ impl<'a> Work<'a> {
             self.trouble(&format!("{path}: vanished, or became unreadable, before it was moved"));
             failed.insert(path);
         }
-        self.troubles += left_out.len();
+        self.skips.add(&Skips::of(left_out));
         let is_of = |path: &str| {
             let shown = format!("{}: ", gtp_text::of_text(path));
             left_out.iter().any(|failure| failure.text.starts_with(&shown))
@@ -676,72 +674,6 @@ impl<'a> Work<'a> {
             Some(far) => far.ended().await,
             None => std::future::pending().await,
         }
-    }
-
-    fn say_item(&self, item: &Item) -> Result<(), Failure> {
-        if self.args.transfer.json {
-            return output::json(json!({
-                "event": "change",
-                "change": item.change.trim_end(),
-                "path": item.path,
-                "to": item.to,
-            }));
-        }
-        let (change, path) = (&item.change, gtp_text::of_text(&item.path));
-        match &item.to {
-            Some(to) if change.starts_with('h') => {
-                output::line(format_args!("{change} {path} => {}", gtp_text::of_text(to)))
-            }
-            Some(to) => output::line(format_args!("{change} {path} -> {}", gtp_text::of_text(to))),
-            None => output::line(format_args!("{change} {path}")),
-        }
-    }
-
-    fn trouble(&mut self, text: &str) {
-        self.troubles += 1;
-        self.say_skipped(text);
-    }
-
-    fn say_skipped(&self, text: &str) {
-        if self.args.transfer.json {
-            // If nobody reads, the command goes on, as `output` has it.
-            output::line_beside(json!({ "event": "skipped", "kind": "partial", "message": text }));
-        }
-        output::aside(format_args!("gtp: {text}"));
-    }
-
-    fn sum_up(&self, plan: &Plan, source: &Surveyed) -> Result<(), Failure> {
-        let (files, removed) = (plan.files.len() + self.written.0, plan.removals());
-        let bytes = plan.bytes() + self.written.1;
-        if self.args.transfer.json {
-            return output::json(json!({
-                "event": "synced",
-                "dry_run": self.args.dry_run,
-                "names": source.names,
-                "changes": plan.items.len(),
-                "files": files,
-                "bytes": bytes,
-                "moved_bytes": self.moved_bytes,
-                "deleted": removed,
-                "left_out": self.troubles,
-            }));
-        }
-        if plan.is_empty() {
-            if self.troubles == 0 {
-                output::aside("gtp: nothing to do: both are alike");
-            }
-            return Ok(());
-        }
-        let would = if self.args.dry_run { "would be " } else { "" };
-        let changes = gtp_text::count(plan.items.len() as u64, "change");
-        let files = gtp_text::count(files as u64, "file");
-        let deleted = gtp_text::count(removed as u64, "name");
-        let (bytes, moved) = (say_bytes(bytes), say_bytes(self.moved_bytes));
-        output::aside(format_args!(
-            "gtp: {changes}: {files} of {bytes} {would}moved ({moved} travelled), \
-             {deleted} {would}deleted"
-        ));
-        Ok(())
     }
 }
 

@@ -39,6 +39,7 @@ use skipped::Skipped;
 use tally::Tally;
 
 mod conduct;
+mod files;
 mod hashes;
 mod object;
 mod skipped;
@@ -129,6 +130,8 @@ struct Running {
     check: Option<RootCheck>,
     /// Content bytes of files that will not come.
     lost_bytes: u64,
+    /// How many these are.
+    lost_files: u64,
     /// Files that were fetched again because their blocks had the wrong hash, and how often.
     renewed: BTreeMap<u32, u32>,
     /// A file that does not have the user's hash, until it is known which sources differ.
@@ -421,6 +424,7 @@ impl Gather {
         let transfer = self.endpoint.host().open_transfer(open);
         let unfinished =
             manifest.entries.iter().map(|e| e.kind == Kind::File && e.size > 0).collect();
+        self.tally.has_files(manifest.files());
         self.monitor.tell(Event::Started {
             destination: shown,
             kind: manifest.root_kind,
@@ -435,6 +439,7 @@ impl Gather {
             kept,
             check: None,
             lost_bytes: 0,
+            lost_files: 0,
             renewed: BTreeMap::new(),
             wrong: None,
         });
@@ -548,7 +553,7 @@ impl Gather {
             TransferEvent::Unobtainable { flow, file, block } => {
                 return Err(self.unobtainable(flow, file, block));
             }
-            TransferEvent::FileDone { file, .. } => self.file_over(file),
+            TransferEvent::FileDone { file, .. } => self.file_done(file),
             TransferEvent::FileNamed { file, root } => self.file_named(file, root),
             TransferEvent::GivenUp { file, why } => self.given_up(file, why),
             TransferEvent::AllBlocks => self.all_blocks()?,
@@ -608,35 +613,6 @@ impl Gather {
 
     fn path_of(&self, file: u32) -> String {
         self.running.as_ref().map(|r| path_of(&r.manifest, file)).unwrap_or_default()
-    }
-
-    /// A file needs nothing more.
-    fn file_over(&mut self, file: u32) {
-        let Some(running) = &mut self.running else { return };
-        if let Some(unfinished) = running.unfinished.get_mut(file as usize) {
-            *unfinished = false;
-        }
-    }
-
-    fn given_up(&mut self, file: u32, why: Option<gtp_store::SinkError>) {
-        self.file_over(file);
-        let Some(running) = &mut self.running else { return };
-        let Some(entry) = running.manifest.entries.get(file as usize) else { return };
-        running.lost_bytes += entry.size;
-        match why {
-            Some(error) => {
-                let failure = Failure::new(FailureKind::Partial, error.to_string());
-                self.skipped.note(failure, &self.monitor);
-            }
-            None => self.skipped.lose(&entry.path, &self.monitor),
-        }
-    }
-
-    fn file_named(&mut self, file: u32, root: Option<Value>) {
-        let Some(running) = &self.running else { return };
-        let Some(entry) = running.manifest.entries.get(file as usize) else { return };
-        let path = entry.path.as_str().to_owned();
-        self.monitor.tell(Event::FileDone { path, bytes: entry.size, blake3: root });
     }
 
     fn sink_failure(&self, error: gtp_store::SinkError) -> Failure {
@@ -703,6 +679,7 @@ impl Gather {
         if let Some(running) = &self.running {
             self.tally.update(&running.transfer.progress(), &mut self.sources);
             bytes = running.manifest.content_bytes().saturating_sub(running.lost_bytes);
+            self.tally.is_over(running.lost_files);
             if running.manifest.root_kind == RootKind::File && bytes == 0 {
                 root = Some(gtp_store::empty_root());
             }

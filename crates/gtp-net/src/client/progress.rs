@@ -95,6 +95,11 @@ pub struct Progress {
     pub rechecked: u64,
     /// Content bytes in all; 0 as long as nobody knows.
     pub total: u64,
+    /// Files that are whole. `put` is told of bytes alone, so its files count as whole in their
+    /// order: as many of the first ones as fit in `bytes`.
+    pub files_done: u64,
+    /// Files in all; 0 as long as nobody knows, and of a stream.
+    pub files: u64,
     /// Every source, in the order named; for `put` the one server.
     pub sources: Vec<SourceShare>,
 }

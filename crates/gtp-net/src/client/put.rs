@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::Revision;
-use gtp_store::{BlockSource, Manifest, RelPath, RootKind, Value};
+use gtp_store::{BlockSource, FilesInOrder, Manifest, RootKind};
 use gtp_sys::Clock;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Sleep;
@@ -29,18 +29,16 @@ use crate::control::{ANSWER_SPAN, ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen, Way};
 use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, hashing_span, reason_of_source, root_kind,
-    to_messages, unnamed_file,
 };
-use crate::messages::{
-    Arrivals, BlockValues, Done, Message, ROOTS_PER_PAGE, Ready, Reason, RelayHave, Relays, Roots,
-    Verb,
-};
+use crate::messages::{Arrivals, Done, Message, Ready, Reason, RelayHave, Relays, Verb};
+use listing::{block_values, send_manifest};
 use parcel::{Aim, Parcel, pack};
 pub use parcel::{Content, MakeContent, MakeSource, Objects};
 use relay::Seated;
 pub use relay::{Relay, RelayReport};
 pub use shared::{SINKS_MOST, Share, SharedPaths};
 
+mod listing;
 mod parcel;
 mod relay;
 mod shared;
@@ -100,6 +98,7 @@ pub async fn put(
         there: None,
         before: None,
         there_now: 0,
+        files: None,
         skipped: Vec::new(),
         failed: Vec::new(),
         failed_more: 0,
@@ -166,6 +165,8 @@ struct Attempt {
     before: Option<Ready>,
     /// Content bytes that it had before this one.
     there_now: u64,
+    /// The files, to be counted by bytes once they are listed.
+    files: Option<FilesInOrder>,
     /// What is left out of the object.
     skipped: Vec<Failure>,
     /// What has failed of it in the present attempt.
@@ -394,8 +395,10 @@ impl Attempt {
         self.there_now = ready.resumed_bytes;
     }
 
-    fn tell_start(&mut self, manifest: &Manifest, skipped: Vec<Failure>) {
+    fn tell_start(&mut self, manifest: &Arc<Manifest>, skipped: Vec<Failure>) {
         self.progress.total = manifest.content_bytes();
+        self.progress.files = manifest.files();
+        self.files = Some(FilesInOrder::of(Arc::clone(manifest)));
         if self.started {
             return;
         }
@@ -403,7 +406,7 @@ impl Attempt {
         self.monitor.tell(Event::Started {
             destination: self.url.to_string(),
             kind: manifest.root_kind,
-            files: manifest.files(),
+            files: self.progress.files,
             bytes: manifest.content_bytes(),
         });
         for failure in &skipped {
@@ -608,6 +611,8 @@ impl Attempt {
             relay.note_sent(*place, wire_bytes);
         }
         self.progress.bytes = self.progress.bytes.max(there);
+        let whole = self.files.as_mut().map_or(0, |files| files.whole(self.progress.bytes));
+        self.progress.files_done = self.progress.files_done.max(whole).min(self.progress.files);
         share.bytes = self.progress.bytes.saturating_sub(self.progress.resumed_bytes);
         share.rate = numbers.rate;
         share.granted = numbers.granted;
@@ -660,6 +665,8 @@ impl Attempt {
 
     fn outcome(&mut self, done: &Done) -> Outcome {
         self.progress.bytes = done.content_bytes;
+        let failed = self.failed.len() as u64 + self.failed_more as u64;
+        self.progress.files_done = self.progress.files.saturating_sub(failed);
         self.progress.elapsed = self.clock.now().since(self.began);
         if let Some(share) = self.progress.sources.first_mut() {
             share.bytes = done.content_bytes.saturating_sub(self.progress.resumed_bytes);
@@ -677,27 +684,6 @@ impl Attempt {
             skipped: self.all_left_out(),
         }
     }
-}
-
-/// Values of blocks, in messages that may be sent.
-fn block_values(values: &[(RelPath, Vec<Value>)]) -> impl Iterator<Item = Message> + Send + '_ {
-    values.iter().flat_map(|(path, values)| {
-        (0_u64..).zip(values.chunks(ROOTS_PER_PAGE)).map(move |(page, values)| {
-            Message::BlockValues(BlockValues {
-                path: path.as_str().as_bytes().to_vec(),
-                first: page * ROOTS_PER_PAGE as u64,
-                values: Roots(values.to_vec()),
-            })
-        })
-    })
-}
-
-async fn send_manifest(channel: &mut ControlChannel, manifest: &Manifest) -> Result<(), Failure> {
-    let messages: Box<dyn Iterator<Item = Message> + Send + '_> = match manifest.root_kind {
-        RootKind::File => Box::new(unnamed_file(manifest)),
-        RootKind::Dir => Box::new(to_messages(manifest)),
-    };
-    Ok(channel.send_all(messages).await?)
 }
 
 /// Waits for work of this end, and tells the server meanwhile that it goes on.

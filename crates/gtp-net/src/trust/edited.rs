@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::authorized::{Listed, parse_line};
+use super::grants::Below;
 use super::hours::Hours;
 use super::{Access, FILE_MAX, LineError, TrustError, read_list, words_of};
 use crate::identity::{Fingerprint, guard, place};
@@ -39,6 +40,20 @@ pub struct LineChange<'a> {
     pub hours: Option<&'a Hours>,
     /// The groups that it is in.
     pub groups: Option<&'a [String]>,
+    /// Where it may do what.
+    pub places: PlacesChange<'a>,
+}
+
+/// Places that a key's line is to name; what is left out stays as it is. They go to the line that
+/// names places already, or else to the key's first one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlacesChange<'a> {
+    /// Where it may read.
+    pub read: Option<&'a [Below]>,
+    /// Where it may write.
+    pub write: Option<&'a [Below]>,
+    /// Where it may remove and move.
+    pub delete: Option<&'a [Below]>,
 }
 
 /// What came of a request to change the list.
@@ -48,6 +63,20 @@ pub enum Edit {
     Done,
     /// It said so already.
     Needless,
+}
+
+/// Why the list is not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// The file cannot be used: [`TrustError::Exposed`] or [`TrustError::File`].
+    #[error(transparent)]
+    List(#[from] TrustError),
+    /// A line that names places would name none any more, and so say more than before.
+    #[error("{0} would have no place left; name another one, or revoke the key")]
+    NoPlace(Fingerprint),
+    /// A line cannot hold this place, which is escaped for display.
+    #[error("a line cannot name `{0}`: a place there has no comma, `#`, quotation mark or tab")]
+    Unsayable(String),
 }
 
 /// A file that lists client keys, to be shown and changed.
@@ -76,12 +105,12 @@ impl KeyListFile {
     /// cannot hold these, they stay several.
     ///
     /// # Errors
-    /// [`TrustError::Exposed`], [`TrustError::File`].
+    /// [`EditError::List`], [`EditError::NoPlace`], [`EditError::Unsayable`].
     pub fn add(
         &self,
         key: Fingerprint,
         change: &LineChange<'_>,
-    ) -> Result<(Edit, Access), TrustError> {
+    ) -> Result<(Edit, Access), EditError> {
         let mut access = Access::ALL;
         let edit = self.edit(|text| {
             access = change.rights.or_else(|| rights_of(text, key)).unwrap_or(Access::ALL);
@@ -93,29 +122,32 @@ impl KeyListFile {
     /// Removes all lines of a key.
     ///
     /// # Errors
-    /// [`TrustError::Exposed`], [`TrustError::File`].
-    pub fn revoke(&self, key: Fingerprint) -> Result<Edit, TrustError> {
-        self.edit(|text| kept(text, |line| key_of(line) != Some(key)))
+    /// [`EditError::List`].
+    pub fn revoke(&self, key: Fingerprint) -> Result<Edit, EditError> {
+        self.edit(|text| Ok(kept(text, |line| key_of(line) != Some(key))))
     }
 
-    fn edit(&self, change: impl FnOnce(&str) -> String) -> Result<Edit, TrustError> {
+    fn edit(
+        &self,
+        change: impl FnOnce(&str) -> Result<String, EditError>,
+    ) -> Result<Edit, EditError> {
         let failed = |source| TrustError::File { path: self.path.clone(), source };
         // Nothing is made on a way that another user may lead elsewhere.
-        guard::check(&self.path)?;
+        guard::check(&self.path).map_err(TrustError::from)?;
         let path = guard::end_of(&self.path).map_err(failed)?;
         if let Some(dir) = path.parent() {
             place::make_dir(dir).map_err(failed)?;
         }
-        guard::check(&path)?;
+        guard::check(&path).map_err(TrustError::from)?;
         let _lock = place::lock(&path).map_err(failed)?;
         let text = read(&path)?;
-        let changed = change(&text);
+        let changed = change(&text)?;
         if changed == text {
             return Ok(Edit::Needless);
         }
         // A server lets nobody in by a list that is too long to be read.
         if changed.len() as u64 > FILE_MAX {
-            return Err(failed(std::io::Error::other("it would be longer than 4 MiB")));
+            return Err(failed(std::io::Error::other("it would be longer than 4 MiB")).into());
         }
         place::replace_like(&path, changed.as_bytes()).map_err(failed)?;
         Ok(Edit::Done)
@@ -154,8 +186,8 @@ fn rights_of(text: &str, key: Fingerprint) -> Option<Access> {
     said.filter(|(one, _)| *one == key).map(|(_, access)| access).reduce(Access::and)
 }
 
-/// The options on these lines of a key, each name once and nothing said twice; with the hours and
-/// groups of the change, if it has some.
+/// The options on these lines of a key, each name once and nothing said twice; with the hours,
+/// groups and places of the change, if it has some.
 fn options_of<'t>(lines: impl Iterator<Item = &'t str>, change: &LineChange<'_>) -> Vec<String> {
     let mut merged: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in lines {
@@ -180,7 +212,13 @@ fn options_of<'t>(lines: impl Iterator<Item = &'t str>, change: &LineChange<'_>)
         false => hours.to_string(),
     });
     let groups = change.groups.map(|groups| groups.join(","));
-    for (name, new) in [("group", groups), ("window", hours)] {
+    let places = |all: Option<&[Below]>| {
+        all.map(|all| all.iter().map(Below::to_string).collect::<Vec<_>>().join(","))
+    };
+    let PlacesChange { read, write, delete } = change.places;
+    let new = [("group", groups), ("window", hours), ("read", places(read))];
+    let new = new.into_iter().chain([("write", places(write)), ("delete", places(delete))]);
+    for (name, new) in new {
         let Some(new) = new else { continue };
         merged.retain(|(there, _)| *there != name);
         merged.extend(Some((name, new)).filter(|(_, new)| !new.is_empty()));
@@ -227,10 +265,15 @@ struct OfKind<'t> {
 }
 
 /// The list with a key of which this is said; without rights, each kind of its lines keeps its own.
-fn with_key(text: &str, key: Fingerprint, change: &LineChange<'_>) -> String {
+fn with_key(text: &str, key: Fingerprint, change: &LineChange<'_>) -> Result<String, EditError> {
+    check(&change.places)?;
     let kinds = kinds_of(text, key);
-    let kinds = kinds.iter().zip(once_said(change));
-    let mut lines: String = kinds.map(|(kind, change)| changed(kind, key, &change)).collect();
+    let placed = kinds.iter().position(|kind| kind.is_narrowed).unwrap_or_default();
+    let kinds = kinds.iter().zip(once_said(change)).enumerate().map(|(at, (kind, said))| {
+        let places = if at == placed { change.places } else { PlacesChange::default() };
+        changed(kind, key, &LineChange { places, ..said })
+    });
+    let mut lines = kinds.collect::<Result<String, EditError>>()?;
     let mut new = String::new();
     for old in text.split_inclusive('\n') {
         if key_of(old) != Some(key) {
@@ -242,7 +285,22 @@ fn with_key(text: &str, key: Fingerprint, change: &LineChange<'_>) -> String {
     if !lines.is_empty() && !new.is_empty() && !new.ends_with('\n') {
         new.push('\n');
     }
-    new + &lines
+    Ok(new + &lines)
+}
+
+/// Refuses places that a line cannot hold: a comma parts places, `#` begins a comment.
+fn check(places: &PlacesChange<'_>) -> Result<(), EditError> {
+    let all = [places.read, places.write, places.delete];
+    let mut all = all.into_iter().flatten().flatten().map(Below::to_string);
+    match all.find(|place| place.contains([',', '#', '"']) || place.contains(is_odd_space)) {
+        Some(place) => Err(EditError::Unsayable(gtp_text::of_text(&place))),
+        None => Ok(()),
+    }
+}
+
+/// White space that would end a line, or not look like a space.
+fn is_odd_space(c: char) -> bool {
+    c.is_whitespace() && c != ' '
 }
 
 /// The lines of a key by their kind, in the order of the list; one kind without lines if there are
@@ -262,18 +320,34 @@ fn kinds_of(text: &str, key: Fingerprint) -> Vec<OfKind<'_>> {
     kinds
 }
 
-/// The change for each of several lines: windows and groups of all lines count together, so new
-/// ones go to the first, and the others have none.
+/// The change for each of several lines: windows, groups and places of all lines count together, so
+/// new ones go to the first, and the others have none.
 fn once_said<'a>(change: &LineChange<'a>) -> impl Iterator<Item = LineChange<'a>> + use<'a> {
     const ALWAYS: &Hours = &Hours::ALWAYS;
     let (hours, groups) = (change.hours.map(|_| ALWAYS), change.groups.map(|_| &[][..]));
-    let others = LineChange { hours, groups, ..*change };
+    let PlacesChange { read, write, delete } = change.places;
+    let none = |places: Option<&[Below]>| places.map(|_| &[][..]);
+    let places = PlacesChange { read: none(read), write: none(write), delete: none(delete) };
+    let others = LineChange { hours, groups, places, ..*change };
     std::iter::once(*change).chain(std::iter::repeat(others))
+}
+
+/// The lines that lines of a kind become. None that named places names none any more.
+fn changed(
+    kind: &OfKind<'_>,
+    key: Fingerprint,
+    change: &LineChange<'_>,
+) -> Result<String, EditError> {
+    let lines = rewritten(kind, key, change);
+    match kind.is_narrowed && lines_of(&lines).iter().any(|line| !line.is_narrowed) {
+        true => Err(EditError::NoPlace(key)),
+        false => Ok(lines),
+    }
 }
 
 /// The one line that lines of a kind become, or, where one cannot hold their options, each with its
 /// own.
-fn changed(kind: &OfKind<'_>, key: Fingerprint, change: &LineChange<'_>) -> String {
+fn rewritten(kind: &OfKind<'_>, key: Fingerprint, change: &LineChange<'_>) -> String {
     let olds = &kind.lines;
     let access = change.rights.or_else(|| rights_of(&olds.join("\n"), key)).unwrap_or(Access::ALL);
     let said = olds.iter().map(|line| comment_of(line)).find(|said| !said.is_empty());
@@ -332,7 +406,7 @@ mod tests {
         comment: Option<&'a str>,
         hours: Option<&'a Hours>,
     ) -> LineChange<'a> {
-        LineChange { rights, comment, hours, groups: None }
+        LineChange { rights, comment, hours, ..LineChange::default() }
     }
 
     #[test]
@@ -411,6 +485,61 @@ mod tests {
         assert_eq!(file.lines().unwrap()[0].groups, ["guests", "night"]);
         into(&[]);
         assert!(file.lines().unwrap().iter().all(|line| line.groups.is_empty()), "{}", text());
+    }
+
+    fn places(all: &[&str]) -> Vec<Below> {
+        all.iter().map(|place| place.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn places_are_said_in_place_of_those_of_the_same_right_and_stay_where_none_are_said() {
+        let (_dir, path) = list(&format!("{} read,write group=staff  # anna\n", key(1)));
+        let file = KeyListFile::at(&path);
+        let text = || std::fs::read_to_string(&path).unwrap().replace(&key(1).to_string(), "{0}");
+        let (own, both) = (places(&["home/anna"]), places(&["home/an na", "scratch"]));
+        let at = |said| file.add(key(1), &LineChange { places: said, ..LineChange::default() });
+        let read = PlacesChange { read: Some(&both), ..PlacesChange::default() };
+        at(read).unwrap();
+        at(PlacesChange { write: Some(&own), delete: Some(&own), ..read }).unwrap();
+        let first = "{0} read,write group=staff read=\"home/an na,scratch\" write=home/anna";
+        assert_eq!(text(), format!("{first} delete=home/anna  # anna\n"));
+        assert_eq!(AuthorizedKeys::load(&path).unwrap().grants(&key(1)).read, both);
+        at(PlacesChange { read: Some(&own), delete: Some(&[]), ..PlacesChange::default() })
+            .unwrap();
+        let second = "{0} read,write group=staff write=home/anna read=home/anna  # anna\n";
+        assert_eq!(text(), second);
+        file.add(key(1), &with(None, None, None)).unwrap();
+        assert_eq!(text(), second, "they stay");
+    }
+
+    #[test]
+    fn places_go_to_the_line_that_names_some_and_the_other_line_stays_without() {
+        let old = "{0} read  # anna\n{0} read,write write=drop\n";
+        let (_dir, path) = list(&old.replace("{0}", &key(1).to_string()));
+        let drops = places(&["drop/in"]);
+        let said = PlacesChange { write: Some(&drops), ..PlacesChange::default() };
+        let change = LineChange { places: said, ..LineChange::default() };
+        KeyListFile::at(&path).add(key(1), &change).unwrap();
+        let new = "{0} read  # anna\n{0} read,write write=drop/in\n";
+        let expected = new.replace("{0}", &key(1).to_string());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_line_never_loses_its_last_place_and_a_place_that_no_line_can_hold_is_refused() {
+        let old = format!("{0} read\n{0} read,write write=drop\n", key(1));
+        let (_dir, path) = list(&old);
+        let with_write = |places| {
+            let said = PlacesChange { write: Some(places), ..PlacesChange::default() };
+            let change = LineChange { places: said, ..LineChange::default() };
+            KeyListFile::at(&path).add(key(1), &change).unwrap_err()
+        };
+        assert!(matches!(with_write(&[]), EditError::NoPlace(one) if one == key(1)));
+        for bad in ["a/b#c", "a/b,c", "a/b\"c"] {
+            let refused = with_write(&places(&[bad]));
+            assert!(matches!(&refused, EditError::Unsayable(said) if said == bad), "{refused}");
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), old);
     }
 
     #[test]
@@ -496,7 +625,7 @@ mod tests {
         let (_dir, path) = list("");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
         let refused = KeyListFile::at(&path).add(key(1), &with(None, None, None));
-        assert!(matches!(refused, Err(TrustError::Exposed(_))), "{refused:?}");
+        assert!(matches!(refused, Err(EditError::List(TrustError::Exposed(_)))), "{refused:?}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
     }
 
@@ -522,11 +651,11 @@ mod tests {
         std::os::unix::fs::symlink(&real, open.join("link")).unwrap();
         std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
         let refused = KeyListFile::at(&open.join("link/list")).add(key(1), &with(None, None, None));
-        assert!(matches!(refused, Err(TrustError::Exposed(_))), "{refused:?}");
+        assert!(matches!(refused, Err(EditError::List(TrustError::Exposed(_)))), "{refused:?}");
         assert_eq!(std::fs::read_dir(&real).unwrap().count(), 0);
         std::os::unix::fs::symlink(dir.path().join("gone/list"), real.join("list")).unwrap();
         let refused = KeyListFile::at(&real.join("list")).add(key(1), &with(None, None, None));
-        assert!(matches!(refused, Err(TrustError::File { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(EditError::List(TrustError::File { .. }))), "{refused:?}");
         assert!(!dir.path().join("gone").exists());
     }
 

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub use authorized::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
-pub use edited::{Edit, KeyLine, KeyListFile, LineChange};
+pub use edited::{Edit, EditError, KeyLine, KeyListFile, LineChange, PlacesChange};
 pub use grants::{BadPlace, Below, GROUPS_OF_KEY_MOST, Grants, PLACES_MOST, is_name};
 pub use hours::{BadHours, Closed, Hours, LocalTime, WINDOWS_MOST, unknown_zone};
 pub use known_hosts::{

@@ -45,9 +45,22 @@ pub async fn check(args: &DoctorArgs, url: &Url, host: &Host) -> Finding {
     }
 }
 
-/// The line that shows a failure in full.
+/// The line that shows a failure in full; of a server as a whole, the one that shows what there is.
 pub fn at_length(url: &Url) -> String {
+    if is_root(url) {
+        return format!("gtp ls {}    # and name one of what is there", shell::address(url));
+    }
     format!("gtp get {} /tmp/    # shows the failure in full", shell::address(url))
+}
+
+fn is_root(url: &Url) -> bool {
+    url.path().is_empty()
+}
+
+/// The directory that has the object.
+fn above(url: &Url) -> Url {
+    let end = url.path().iter().rposition(|&byte| byte == b'/').unwrap_or_default();
+    Url::of(url.host().clone(), &url.path()[..end]).unwrap_or_else(|| url.clone())
 }
 
 async fn fetch(args: &DoctorArgs, url: &Url, host: &Host) -> Result<Seen, gtp::Failure> {
@@ -147,7 +160,8 @@ fn judge(url: &Url, seen: Seen) -> Finding {
     let queue = mean.saturating_sub(least);
     let (found, at) = (say(seen, rate, queue), shell::address(url));
     if seen.bytes < BYTES_LEAST {
-        let mend = format!("gtp ls {at}    # and name a larger object");
+        let above = shell::address(&above(url));
+        let mend = format!("gtp ls {above}    # and name a larger object");
         return Finding::warning(CHECK, format!("too little came to judge by: {found}"), mend);
     }
     let is_flat = queue < QUEUE_SEEN;
@@ -241,6 +255,27 @@ mod tests {
             Some("gtp get gtp://a.example:4810/x . --max-rate 38.0Mbit")
         );
     }
+
+    #[test]
+    fn where_too_little_came_the_directory_of_the_object_is_listed() {
+        for (url, listed) in [
+            ("gtp://a.example/pub/f1.bin", "gtp ls gtp://a.example:4810/pub "),
+            ("gtp://a.example/pub/run/", "gtp ls gtp://a.example:4810/pub "),
+            ("gtp://a.example/f1.bin", "gtp ls gtp://a.example:4810/ "),
+            ("gtp://a.example/", "gtp ls gtp://a.example:4810/ "),
+        ] {
+            let short = judge(&url.parse().unwrap(), Seen { bytes: 9_000, ..seen() });
+            assert!(short.mend.unwrap().starts_with(listed), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_failure_of_a_server_as_a_whole_is_mended_by_a_look_at_what_there_is() {
+        let mend = |url: &str| at_length(&url.parse().unwrap());
+        assert!(mend("gtp://a.example/").starts_with("gtp ls gtp://a.example:4810/ "));
+        assert!(mend("gtp://a.example/x").starts_with("gtp get gtp://a.example:4810/x /tmp/"));
+    }
+
     fn source(alive: bool, limited_by: LimitedBy) -> SourceShare {
         SourceShare {
             url: String::new(),

@@ -7,6 +7,7 @@ mod datagrams;
 mod measure;
 mod meeting;
 mod names;
+mod reordering;
 mod tcp;
 
 use std::net::SocketAddr;
@@ -49,7 +50,12 @@ pub async fn check(
     }
     let open = tried.iter().filter(|(_, taken)| taken.is_ok()).map(|(address, _)| *address);
     match meet_each(url, &examiner, open, say).await? {
-        Passes::Yes => say(measure::check(args, url, &host).await),
+        Passes::Yes => {
+            let path = measure::check(args, url, &host);
+            let (path, order) = tokio::join!(path, reordering::check(args, url, &host));
+            say(path)?;
+            say(order)
+        }
         Passes::No => Ok(()),
     }
 }

@@ -37,6 +37,21 @@ impl Tally {
         self.progress.total = total;
     }
 
+    /// The object is known: it has so many files.
+    pub fn has_files(&mut self, files: u64) {
+        self.progress.files = files;
+    }
+
+    /// One more file is whole.
+    pub fn file_done(&mut self) {
+        self.progress.files_done += 1;
+    }
+
+    /// Nothing more will come: all files but so many are whole.
+    pub fn is_over(&mut self, missing: u64) {
+        self.progress.files_done = self.progress.files.saturating_sub(missing);
+    }
+
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
