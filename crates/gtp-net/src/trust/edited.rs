@@ -529,7 +529,7 @@ mod tests {
     fn a_line_never_loses_its_last_place_and_a_place_that_no_line_can_hold_is_refused() {
         let old = format!("{0} read\n{0} read,write write=drop\n", key(1));
         let (_dir, path) = list(&old);
-        let with_write = |places| {
+        let with_write = |places: &[Below]| {
             let said = PlacesChange { write: Some(places), ..PlacesChange::default() };
             let change = LineChange { places: said, ..LineChange::default() };
             KeyListFile::at(&path).add(key(1), &change).unwrap_err()

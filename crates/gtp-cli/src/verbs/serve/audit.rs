@@ -478,7 +478,7 @@ mod tests {
     #[test]
     fn the_end_of_a_session_names_what_it_wrote_and_counts_what_it_does_not_name() {
         let paths = ["a/hi.txt", "a/b"].map(String::from).to_vec();
-        let end = |objects| end(&visit("a"), &Moved::default(), objects, None);
+        let end = |objects: &Objects| end(&visit("a"), &Moved::default(), objects, None);
         let some = end(&Objects { paths, more: 7 });
         let said = [&some["path"], &some["objects"], &some["objects_more"]];
         assert_eq!(said, [&json!("a"), &json!(["a/hi.txt", "a/b"]), &json!(7)]);

@@ -634,7 +634,8 @@ mod tests {
         };
         let ended = |visit, bytes, failed: bool| {
             let failure = failed.then(|| Failure::new(FailureKind::Missing, "gone"));
-            ServerEvent::Ended { visit, moved: moved(bytes), failure }
+            let objects = gtp::Objects::default();
+            ServerEvent::Ended { visit, moved: moved(bytes), objects, failure }
         };
         let home = of(1, Some("home"));
         let running = Running { visit: Arc::clone(&home), moved: moved(3), pace: None };
