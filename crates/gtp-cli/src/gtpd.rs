@@ -240,7 +240,9 @@ impl Reloading {
         }
         let file = options.file().map(|path| path.display().to_string());
         let config = config(options);
-        tracing::info!(target: OWN, file, "reload: the settings were read again; shares {}", said(&config));
+        tracing::info!(
+            target: OWN, file, "reload: the settings were read again; shares {}", said(&config)
+        );
         Some(config)
     }
 }
