@@ -3,8 +3,8 @@
 //! Everything here is a function of its arguments: no clock, no entropy, no I/O. The crate holds
 //! the units that the whole workspace speaks in, the exact global max-min allocation, the times at
 //! which transfers end that have it, the two control laws that a host may run over its sessions,
-//! how its capacity comes down where all of them lose and makes room for what is not theirs, and the
-//! measures by which their results are judged.
+//! how its capacity comes down where all of them lose and makes room for what is not theirs, and
+//! the measures by which their results are judged.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -3,9 +3,9 @@
 //! Where some lose and others do not, paths are to blame, and the sessions see to that themselves.
 //! Where every one loses at once, look after look, while most of the capacity is in use, the host
 //! was said to carry more than it does: then no more is shared out than what came through. Whether
-//! it carries more by now is tried from below, after a wait that doubles each time that it does not.
-//! What sessions say of their losses is believed only as far as all of them agree; who looks is not
-//! known here.
+//! it carries more by now is tried from below, after a wait that doubles each time that it does
+//! not. What sessions say of their losses is believed only as far as all of them agree; who looks
+//! is not known here.
 
 use crate::{Bytes, Rate, Span};
 

@@ -106,8 +106,8 @@ enum Deed {
 /// Where a key may do what, of `add`.
 #[derive(Debug, Args)]
 struct PlacesArgs {
-    /// Where it may read at a server with several exports: EXPORT or EXPORT/PATH, between commas, in
-    /// place of those that its line names; `-` for none. A line that names places gives nothing
+    /// Where it may read at a server with several exports: EXPORT or EXPORT/PATH, between commas,
+    /// in place of those that its line names; `-` for none. A line that names places gives nothing
     /// elsewhere
     #[arg(long, value_name = "PLACES", value_parser = places, allow_hyphen_values = true)]
     read: Option<At>,

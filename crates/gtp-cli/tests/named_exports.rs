@@ -364,6 +364,7 @@ fn a_server_that_has_nothing_to_export_says_how_to_name_something() {
     let world = World::new();
     let refused = expect(&world, "server", 2, &["serve"]);
     assert!(said(&refused).contains("[export.NAME]"), "{}", said(&refused));
+    fs::create_dir_all(world.path("server")).unwrap();
     fs::write(world.path("server/config.toml"), "[group.staff]\nrate = \"1Mbit\"\n").unwrap();
     let refused = expect(&world, "server", 2, &["serve"]);
     assert!(said(&refused).contains("[export.NAME]"), "{}", said(&refused));

@@ -1,4 +1,5 @@
-//! Control intervals of a minute: sessions live through them, and settle in as many as in short ones.
+//! Control intervals of a minute: sessions live through them, and settle in as many as in short
+//! ones.
 
 mod world;
 
@@ -39,7 +40,7 @@ fn settles_in(interval: Span) -> u64 {
         let rate = |&flow| world.rate(flow, from, from + span);
         flows.iter().map(rate).any(|rate| (rate - share).abs() > 0.05 * share)
     };
-    (0..AFTER).filter(off).next_back().map_or(0, |last| last + 1)
+    (0..AFTER).rfind(off).map_or(0, |last| last + 1)
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! How many files of an object are whole, where nothing but a number of bytes is known.
 //!
-//! The files of a row come in its order, or nearly: as many of the first ones are whole as fit in the
-//! bytes. It goes through the listing once, and knows nothing of blocks or of who counts the bytes.
+//! The files of a row come in its order, or nearly: as many of the first ones are whole as fit in
+//! the bytes. It goes through the listing once, and knows nothing of blocks or of who counts the
+//! bytes.
 
 use std::sync::Arc;
 

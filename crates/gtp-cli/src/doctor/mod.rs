@@ -29,7 +29,8 @@ use finding::{Finding, Verdict};
 /// Options of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// A file or directory of a server: the way there is looked at too, and it is fetched and dropped
+    /// A file or directory of a server: the way there is looked at too, and it is fetched and
+    /// dropped
     #[arg(value_hint = ValueHint::Hostname)]
     pub url: Option<Url>,
     #[command(flatten)]

@@ -1,8 +1,9 @@
 //! The time that a transfer still needs, from samples of what has moved.
 //!
 //! The pace is a mean over all that has moved at first, and over some ten seconds later on; what is
-//! shown runs down with the clock and is drawn towards what the pace says. So it does not jump when a
-//! burst comes or one look catches nothing. It knows times and bytes, and no transfer or terminal.
+//! shown runs down with the clock and is drawn towards what the pace says. So it does not jump when
+//! a burst comes or one look catches nothing. It knows times and bytes, and no transfer or
+//! terminal.
 
 /// The estimate of one transfer.
 #[derive(Clone, Debug, Default)]

@@ -119,6 +119,9 @@ struct State {
 /// Work that waits for a worker, with its turn if it is a chore.
 type Ticket = (Arc<dyn Work>, Option<Turn<'static>>);
 
+/// A chore that was set aside.
+type Aside = (Party, Arc<dyn Work>);
+
 /// The workers of one kind.
 struct Gang {
     usual: usize,
@@ -127,7 +130,7 @@ struct Gang {
     /// Those that wait for work, the one that came last at the end: its memory is warm.
     idle: Vec<u64>,
     /// Chores whose place has all the workers that it may have; they have given their turns back.
-    aside: Vec<(Party, Arc<dyn Work>)>,
+    aside: Vec<Aside>,
 }
 
 struct Worker {
@@ -381,7 +384,7 @@ impl Gang {
 
     /// The worker's turn is over. Returns its turn for chores, if it still has one, and a chore
     /// that was set aside for its place.
-    fn end(&mut self, number: u64) -> (Option<Turn<'static>>, Option<(Party, Arc<dyn Work>)>) {
+    fn end(&mut self, number: u64) -> (Option<Turn<'static>>, Option<Aside>) {
         let busy = self.workers.get_mut(&number).and_then(|worker| worker.busy.take());
         let Some(Busy { place, turn, .. }) = busy else { return (None, None) };
         self.ready.done(place);

@@ -7,10 +7,11 @@
 //! input or output. Around the driver: `table` (all sessions), `source_side` with `cache`,
 //! `ahead` and `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `anew`, `assembly`,
 //! `writer` and its `backlog` (readers and writers work on the threads of a `crew`), and `envelope`
-//! and `batch` on the way to the wire. `stream` has the sessions of byte streams. `allotter` asks whoever shares the host's capacity out: an agent here,
-//! or the host's daemon, which `keeper` looks for (`standing` says what follows where it is not
-//! there); to it `details` says what a session is. `unthreaded` is an engine for counting what a
-//! packet costs. Who may move what is decided elsewhere: sessions come here with their keys.
+//! and `batch` on the way to the wire. `stream` has the sessions of byte streams. `allotter` asks
+//! whoever shares the host's capacity out: an agent here, or the host's daemon, which `keeper`
+//! looks for (`standing` says what follows where it is not there); to it `details` says what a
+//! session is. `unthreaded` is an engine for counting what a packet costs. Who may move what is
+//! decided elsewhere: sessions come here with their keys.
 
 mod ahead;
 mod allotter;

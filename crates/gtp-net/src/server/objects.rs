@@ -1,8 +1,8 @@
 //! What a session writes, by its final paths: for whoever reads of the session later.
 //!
 //! A request names a place, and the listing says what comes there: one file, a tree, or several of
-//! them beneath a directory. A tree is named, not what is in it. Names are the client's and hostile,
-//! so their number and length are bounded. What is done with them is unknown here.
+//! them beneath a directory. A tree is named, not what is in it. Names are the client's and
+//! hostile, so their number and length are bounded. What is done with them is unknown here.
 
 use gtp_store::{Manifest, RootKind, escaped};
 

@@ -280,8 +280,8 @@ impl Outlets {
         }
     }
 
-    /// Replaces the rules; exports whose paths stay are the same as before. Sessions keep the exports
-    /// that they have; which of them may stay is decided elsewhere. Opens nothing.
+    /// Replaces the rules; exports whose paths stay are the same as before. Sessions keep the
+    /// exports that they have; which of them may stay is decided elsewhere. Opens nothing.
     ///
     /// # Errors
     /// If these are rules of exports, and one directory is served.

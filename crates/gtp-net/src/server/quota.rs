@@ -537,7 +537,7 @@ mod tests {
         let new = ledger.replace(vec![of_group(&["home"], 100)]);
         let (owner, quota) = (QuotaOf::Group("g".into()), Quota { bytes: Some(100), files: None });
         let stands = QuotaStands { owner, quota, used: None };
-        assert_eq!(quotas.all(), [stands.clone()]);
+        assert_eq!(quotas.all(), std::slice::from_ref(&stands));
         ledger.counted(new[0].0, Usage { bytes: 40, files: 4 });
         assert_eq!(quotas.all(), [QuotaStands { used: Some((40, 4)), ..stands }]);
         let meter = meter_of(&ledger, "home", "");

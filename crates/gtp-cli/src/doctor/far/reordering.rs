@@ -1,8 +1,8 @@
 //! Whether datagrams from the server overtake each other on the way.
 //!
 //! While the path is measured, the server sends small datagrams at a constant, low rate beside the
-//! transfer, as `gtp probe --down` has it, and this end counts which ones a later one had overtaken.
-//! What that is worth is decided on plain numbers.
+//! transfer, as `gtp probe --down` has it, and this end counts which ones a later one had
+//! overtaken. What that is worth is decided on plain numbers.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What is said of the work: each change, what is left out, and a last line that counts both.
 //!
-//! It goes to people on standard error and to programs on standard output. It knows the plan and what
-//! has become of it, and changes neither.
+//! It goes to people on standard error and to programs on standard output. It knows the plan and
+//! what has become of it, and changes neither.
 
 use gtp::Failure;
 use serde_json::json;

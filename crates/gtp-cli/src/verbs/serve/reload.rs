@@ -115,7 +115,8 @@ impl Service {
     }
 }
 
-/// Whether a server that was started with the `old` settings can have what is exported by the `new`.
+/// Whether a server that was started with the `old` settings can have what is exported by the
+/// `new`.
 ///
 /// # Errors
 /// As when it starts.

@@ -158,8 +158,8 @@ fn log_end(visit: &Visit, (moved, objects): (&Moved, &Objects), failure: Option<
     }
 }
 
-/// Whether a session that ends so does as the operator's settings say: by hours, quotas and the list
-/// of keys.
+/// Whether a session that ends so does as the operator's settings say: by hours, quotas and the
+/// list of keys.
 fn is_as_wanted(kind: FailureKind) -> bool {
     use FailureKind::{OutsideHours, Quota, Revoked};
     matches!(kind, OutsideHours | Quota | Revoked)

@@ -1,7 +1,7 @@
 //! What becomes of single files of a transfer: one is whole, has its name, or will not come.
 //!
-//! The engine says so; here it is noted, and told to whoever started the transfer. Nothing is decided
-//! about sources or sessions.
+//! The engine says so; here it is noted, and told to whoever started the transfer. Nothing is
+//! decided about sources or sessions.
 
 use gtp_store::{Kind, SinkError, Value};
 

@@ -1,3 +1,5 @@
+//! The crew with clerks that count, wait and hang: who is served, how many workers there are.
+
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 

@@ -1,3 +1,5 @@
+//! Readers at desks: blocks in order, roots in slices, and what nobody waits for any more.
+
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
