@@ -775,7 +775,7 @@ fn what_goes_over_tcp_in_place_of_gtp_is_listed_with_the_sessions() {
     let listed = || {
         let listed = world.gtp().args(["sessions", "--json"]).output().unwrap();
         assert!(listed.status.success(), "{}", said(&listed));
-        assert!(said(&listed).contains("no daemon"), "{}", said(&listed));
+        assert!(said(&listed).contains("No gtpd runs here"), "{}", said(&listed));
         serde_json::from_str::<serde_json::Value>(&out(&listed)).unwrap()
     };
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();

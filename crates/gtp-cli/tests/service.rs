@@ -146,18 +146,18 @@ fn the_audit_and_the_log_name_the_final_path_of_each_file_and_tree_that_was_put(
     world.export("staff/there", 10);
     let server = serving(&world, &["--audit", "audit"]);
     std::fs::create_dir_all(world.path("run/deep")).unwrap();
-    for name in ["hi.txt", "odd\nname", "run/deep/file"] {
+    for name in ["hi.txt", "odd name", "run/deep/file"] {
         std::fs::write(world.path(name), b"content").unwrap();
     }
     world.expect(0, &["put", "hi.txt", &server.url("staff/")]);
-    world.expect(0, &["put", "hi.txt", "odd\nname", "run", &server.url("staff/")]);
+    world.expect(0, &["put", "hi.txt", "odd name", "run", &server.url("staff/")]);
     world.expect(0, &["put", "run/", &server.url("copy")]);
     world.expect(0, &["put", "hi.txt", &server.url("other.txt")]);
     wait_for_ends(&world, "session ends", 5);
     let lines = json_lines(&world.path("audit"));
     let ends = lines.iter().filter(|l| l["event"] == "end" && l["verb"] == "put");
     let objects: Vec<Value> = ends.map(|line| line["objects"].clone()).collect();
-    let several = json!(["staff/hi.txt", "staff/odd\\nname", "staff/run"]);
+    let several = json!(["staff/hi.txt", "staff/odd name", "staff/run"]);
     let wanted = [json!(["staff/hi.txt"]), several, json!(["copy"]), json!(["other.txt"])];
     assert_eq!(objects, wanted, "{lines:?}");
     let said = log(&world);

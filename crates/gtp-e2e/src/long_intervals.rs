@@ -46,7 +46,7 @@ pub fn run(tools: &Tools) -> Result<Value> {
     };
     // The last interval ends with the sessions.
     let off = |at: &u64| means(*at).iter().any(|rate| (rate - share).abs() > 0.05 * share);
-    let settled = (0..INTERVALS - 1).filter(off).next_back().map_or(0, |last| last + 1);
+    let settled = (0..INTERVALS - 1).rfind(off).map_or(0, |last| last + 1);
     let last = means(INTERVALS - 2);
     let (offered, dropped) = record.drops("access", zero, zero + lasts);
     Ok(json!({"case": "long-intervals", "interval_s": INTERVAL,

@@ -265,8 +265,8 @@ fn groups_beside_directory(args: &ServeArgs) -> Result<BTreeMap<String, GroupRul
         Some(export) => {
             let text = format!(
                 "a directory was named, and the configuration file has exports \
-                 ([export.{export}]): leave the directory out to serve these (in a unit: ExecStart=/usr/bin/gtp serve), \
-                 or take their tables out of the file"
+                 ([export.{export}]): leave the directory out to serve these (in a unit: \
+                 ExecStart=/usr/bin/gtp serve), or take their tables out of the file"
             );
             Err(Failure::new(FailureKind::Usage, text))
         }
