@@ -709,6 +709,6 @@ async fn a_client_that_stops_reading_its_listing_is_sent_away_within_two_seconds
             break failure.unwrap();
         }
     };
-    assert_eq!(failure.kind, FailureKind::Authentication, "{failure}");
+    assert_eq!(failure.kind, FailureKind::Revoked, "{failure}");
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }

@@ -652,7 +652,7 @@ mod tests {
         let owner = gtp::QuotaOf::Group("staff".into());
         let stands = gtp::QuotaStands { owner, quota, used: None };
         let staff = "{kind=\"group\",owner=\"staff\"}";
-        numbers.counts().by_export.show(&[stands.clone()]);
+        numbers.counts().by_export.show(std::slice::from_ref(&stands));
         assert!(has(&format!("quota_limit_bytes{staff} 100.0")), "{}", page(&numbers));
         assert!(!page(&numbers).contains("gtp_serve_quota_used_bytes{"), "not counted yet");
         numbers.counts().by_export.show(&[gtp::QuotaStands { used: Some((40, 4)), ..stands }]);
