@@ -39,18 +39,22 @@ fn check(lines: &[Value]) {
     assert_eq!(counted.last(), Some(&7), "{counted:?}");
 }
 
+/// The client's command delivers the tree, tells how many files are whole and sums up the rest.
+fn sums_up(world: &World, ends: &[&str]) {
+    let args = [ends, &["--accept-new", "--json", "--max-rate", "8Mbit"]].concat();
+    let done = world.run("client", &args);
+    assert_eq!(done.status.code(), Some(12), "{}", said(&done));
+    assert!(said(&done).ends_with(LINE), "{}", said(&done));
+    check(&events(&done));
+}
+
 #[test]
 fn a_get_tells_how_many_files_are_whole_and_sums_up_what_it_skipped() {
     let world = World::new();
     tree(&world, "export/tree");
     let server = world.serve("server", &[]);
     world.list_client();
-    let url = server.url("tree/");
-    let args = ["get", &url, "got", "--accept-new", "--json", "--max-rate", "8Mbit"];
-    let got = world.run("client", &args);
-    assert_eq!(got.status.code(), Some(12), "{}", said(&got));
-    assert!(said(&got).ends_with(LINE), "{}", said(&got));
-    check(&events(&got));
+    sums_up(&world, &["get", &server.url("tree/"), "got"]);
 }
 
 #[test]
@@ -60,12 +64,7 @@ fn a_put_tells_how_many_files_are_whole_and_sums_up_what_it_skipped() {
     std::fs::create_dir_all(world.path("export")).unwrap();
     let server = world.serve("server", &["--writable"]);
     world.list_client();
-    let url = server.url("new/");
-    let args = ["put", "tree/", &url, "--accept-new", "--json", "--max-rate", "8Mbit"];
-    let sent = world.run("client", &args);
-    assert_eq!(sent.status.code(), Some(12), "{}", said(&sent));
-    assert!(said(&sent).ends_with(LINE), "{}", said(&sent));
-    check(&events(&sent));
+    sums_up(&world, &["put", "tree/", &server.url("new/")]);
 }
 
 #[test]

@@ -12,12 +12,12 @@ use anyhow::{Context, Result};
 use gtp_alloc::fairness::jain_index;
 use serde_json::{Value, json};
 
-use crate::cases::{Sink, Tools, in_mbit, with_sources};
+use crate::cases::{Tools, in_mbit, with_sources};
 use crate::flows::{Flow, Sender, Setting};
 use crate::lab::{Branch, Lab, Shape, source_address};
 use crate::plan::{Plan, Transfer};
 use crate::record::{Record, route};
-use crate::rivals::{last_loss, news};
+use crate::rivals::Had;
 use crate::tcp;
 
 /// What the hosts' links and the port behind them carry, and what GTP is told, in bit/s.
@@ -87,7 +87,7 @@ pub(crate) fn figure_11(tools: &Tools) -> Result<Vec<Value>> {
         flows: vec![flow(0.0), flow(JOINS)],
         judged: (JOINS, ENDS),
     };
-    Ok(vec![gtp.row("gtp2004-fig-11"), tcp.found("gtp2004-fig-11", tools)?])
+    Ok(vec![row(&gtp, "gtp2004-fig-11"), tcp.found("gtp2004-fig-11", tools)?])
 }
 
 /// Figure 12: one to eight flows from four senders.
@@ -99,25 +99,16 @@ pub(crate) fn figure_12(tools: &Tools) -> Result<Vec<Value>> {
     (1..=FLOWS)
         .map(|count| {
             let lives: Vec<_> = (0..count).map(|i| (i % SENDERS, 0.0, RUN)).collect();
-            Ok(by_gtp(tools, &network, &lives, JUDGED)?.row("gtp2004-fig-12"))
+            Ok(row(&by_gtp(tools, &network, &lives, JUDGED)?, "gtp2004-fig-12"))
         })
         .collect()
 }
 
-/// What flows of GTP 2004 had.
-struct Had {
-    rates: Vec<f64>,
-    losses: Vec<f64>,
-}
-
-impl Had {
-    fn row(&self, case: &str) -> Value {
-        let sum: f64 = self.rates.iter().sum();
-        let loss = self.losses.iter().sum::<f64>() / self.losses.len() as f64;
-        json!({"case": case, "setting": "GTP", "flows": self.rates.len(),
-            "rates_Mbit": in_mbit(&self.rates), "sum_Mbit": sum / 1e6, "of_link": sum / PORT,
-            "loss": loss, "jain": jain_index(&self.rates)})
-    }
+fn row(had: &Had, case: &str) -> Value {
+    let sum: f64 = had.rates.iter().sum();
+    json!({"case": case, "setting": "GTP", "flows": had.rates.len(),
+        "rates_Mbit": in_mbit(&had.rates), "sum_Mbit": sum / 1e6, "of_link": sum / PORT,
+        "loss": had.mean_loss(), "jain": jain_index(&had.rates)})
 }
 
 /// Flows to one sink by GTP 2004's law, each with its source, start and stop.
@@ -145,12 +136,5 @@ fn by_gtp(
         unbounded: false,
         transfers: transfers.collect(),
     };
-    let sink = Sink::start(&lab, tools, &plan)?;
-    let began = sink.began;
-    let lines = sink.finish()?;
-    drop(lab);
-    let flows = 0..lives.len() as u64;
-    let rate = |i| news(&lines, i, began + judged.0, began + judged.1);
-    let losses = flows.clone().map(|i| last_loss(&lines, i)).collect();
-    Ok(Had { rates: flows.map(rate).collect(), losses })
+    Had::by_plan(lab, tools, &plan, judged)
 }

@@ -27,27 +27,13 @@ const DEEP: f64 = 110.0;
 const WINDOW: u64 = 7_000_000;
 const TCP: Sender = Sender::Tcp("reno");
 
-/// The figures' names.
-pub(crate) const NAMES: &[&str] = &[
-    "lambda-8",
-    "lambda-10a",
-    "lambda-10b",
-    "lambda-10c",
-    "lambda-10d",
-    "lambda-11a",
-    "lambda-11b",
-    "lambda-11c",
-    "lambda-12",
-    "lambda-full",
-];
-
 /// The rows of one figure: one for each setting.
 ///
 /// # Errors
 /// If there is no such figure, or a network or a process cannot be started.
 pub(crate) fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
     let settings = settings(name);
-    anyhow::ensure!(!settings.is_empty(), "no figure {name}; there are {}", NAMES.join(", "));
+    anyhow::ensure!(!settings.is_empty(), "no figure {name}");
     settings.iter().map(|setting| one(name, setting, tools)).collect()
 }
 
@@ -161,7 +147,9 @@ mod tests {
 
     #[test]
     fn every_figure_has_settings_and_judges_while_somebody_flows() {
-        for name in NAMES {
+        // The gaps of datagrams are a case of another kind.
+        let of_figures = |name: &&&str| name.starts_with("lambda-") && **name != "lambda-3";
+        for name in crate::cases::NAMES.iter().filter(of_figures) {
             let all = settings(name);
             assert!(!all.is_empty(), "{name}");
             for Setting { flows, judged, .. } in all {

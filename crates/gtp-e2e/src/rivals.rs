@@ -137,15 +137,9 @@ impl Table {
             unbounded: false,
             transfers: transfers.collect(),
         };
-        let sink = Sink::start(&lab, tools, &plan)?;
-        let began = sink.began;
-        let lines = sink.finish()?;
-        drop(lab);
-        let flows = 0..self.flows.len() as u64;
-        let rate = |i| news(&lines, i, began + FROM, began + TO);
-        let losses: Vec<f64> = flows.clone().map(|i| last_loss(&lines, i)).collect();
-        let loss = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
-        Ok(Found { law, rates: flows.map(rate).collect(), loss })
+        let had = Had::by_plan(lab, tools, &plan, (FROM, TO))?;
+        let loss = had.mean_loss();
+        Ok(Found { law, rates: had.rates, loss })
     }
 
     fn row(&self, found: &Found) -> Value {
@@ -224,6 +218,38 @@ impl Table {
 /// The largest or smallest of some, if all are there.
 fn fold<const N: usize>(all: [Option<f64>; N], of: fn(f64, f64) -> f64) -> Option<f64> {
     all.into_iter().reduce(|a, b| Some(of(a?, b?))).flatten()
+}
+
+/// What the transfers of a plan had, in its order.
+pub(crate) struct Had {
+    /// In bit/s.
+    pub(crate) rates: Vec<f64>,
+    /// Of all that each sent.
+    pub(crate) losses: Vec<f64>,
+}
+
+impl Had {
+    /// Runs a plan at the sink of a network; rates are between two times, in seconds.
+    pub(crate) fn by_plan(
+        lab: Lab,
+        tools: &Tools,
+        plan: &Plan,
+        (from, to): (f64, f64),
+    ) -> Result<Had> {
+        let sink = Sink::start(&lab, tools, plan)?;
+        let began = sink.began;
+        let lines = sink.finish()?;
+        drop(lab);
+        let flows = 0..plan.transfers.len() as u64;
+        let rate = |i| news(&lines, i, began + from, began + to);
+        let losses = flows.clone().map(|i| last_loss(&lines, i)).collect();
+        Ok(Had { rates: flows.map(rate).collect(), losses })
+    }
+
+    /// The mean loss of all.
+    pub(crate) fn mean_loss(&self) -> f64 {
+        self.losses.iter().sum::<f64>() / self.losses.len().max(1) as f64
+    }
 }
 
 /// IP bytes per time of what a transfer had not had before, as packets come: whole blocks come late

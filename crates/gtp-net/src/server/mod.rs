@@ -5,6 +5,7 @@
 //! the engine before the client hears of it. Nothing outside the exported directory is reached.
 
 pub(crate) mod admission;
+mod bound;
 pub(crate) mod budget;
 mod charge;
 pub(crate) mod clients;
@@ -50,8 +51,7 @@ mod watched;
 mod writers;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -95,6 +95,8 @@ use crate::tls::server_config;
 use crate::trust::{ClientTrust, LocalTime};
 use admission::Narrowed;
 pub(crate) use admission::listing_bytes;
+use bound::take_both;
+pub(crate) use bound::{bind_both, without_v6};
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
 use fetch::Fetching;
@@ -719,56 +721,6 @@ pub(crate) async fn stopping(stop: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone, which is as good.
     let _ = stop.wait_for(|stop| *stop).await;
 }
-
-/// A TCP listener and a UDP port of all engines, of one number.
-pub(crate) async fn bind_both(
-    host: &Host,
-    listen: SocketAddr,
-) -> io::Result<(TcpListener, SocketId, SocketAddr)> {
-    let mut tries = 0;
-    loop {
-        let listener = match TcpListener::bind(listen).await {
-            Err(error) => match without_v6(listen, &error) {
-                Some(v4) => TcpListener::bind(v4).await?,
-                None => return Err(error),
-            },
-            Ok(bound) => bound,
-        };
-        let address = listener.local_addr()?;
-        match host.bind_udp_everywhere(address) {
-            Ok((socket, _)) => return Ok((listener, socket, address)),
-            // The port was free for TCP only: another one will do, if any will.
-            Err(error) if listen.port() != 0 || tries == PORT_TRIES => return Err(error),
-            Err(_) => tries += 1,
-        }
-    }
-}
-
-/// Takes over a TCP listener and a UDP socket, which must have one port number.
-fn take_both(host: &Host, sockets: Sockets) -> io::Result<(TcpListener, SocketId, SocketAddr)> {
-    let Sockets { tcp, udp } = sockets;
-    let (address, udp_address) = (tcp.local_addr()?, udp.local_addr()?);
-    if address.port() != udp_address.port() {
-        let text = format!("TCP is on {address} and UDP on {udp_address}: the ports must be equal");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    }
-    tcp.set_nonblocking(true)?;
-    let (socket, _) = host.take_udp(udp)?;
-    Ok((TcpListener::from_std(tcp)?, socket, address))
-}
-
-/// Where to listen in place of `::`, which a machine without IPv6 does not have; `None` if that is
-/// not why this error came.
-pub(crate) fn without_v6(listen: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
-    let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-    let no_v6 =
-        matches!(code, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL));
-    let any_v6 = listen.is_ipv6() && listen.ip().is_unspecified();
-    (any_v6 && no_v6).then(|| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), listen.port()))
-}
-
-/// Ports tried when any will do.
-const PORT_TRIES: u32 = 16;
 
 /// Pause when no connection can be accepted.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
