@@ -416,7 +416,7 @@ pub struct ServeArgs {
     pub log_format: LogFormat,
     /// What the log says beside the server's own lines: error, warn, info, debug or trace, also by
     /// source (`warn,gtp_net=debug`); warnings if not said
-    #[arg(long, value_name = "FILTER", env = "GTP_LOG", value_parser = crate::log_settings::filter)]
+    #[arg(long, value_name = "FILTER", env = "GTP_LOG", value_parser = crate::log::kept_filter)]
     pub log: Option<String>,
     /// Append a record of each session, change and refusal to this file, as JSON lines; it is
     /// opened again on a hangup

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     code
 }
 
-fn run(settings: Settings, change_log: ChangeLog) -> anyhow::Result<()> {
+fn run(settings: Settings, change_log: log::Change) -> anyhow::Result<()> {
     let Settings { options, overridden } = settings;
     let claim = claim(&options)?;
     say_overridden(&overridden);
@@ -206,14 +206,11 @@ impl Signals {
     }
 }
 
-/// Changes how the daemon's lines are written, and which.
-type ChangeLog = Box<dyn Fn(log::LogFormat, Option<&str>) + Send + Sync>;
-
 /// What a hangup needs.
 struct Reloading {
     /// Of the start: some of them count until the next one.
     options: Options,
-    change_log: ChangeLog,
+    change_log: log::Change,
 }
 
 impl Reloading {

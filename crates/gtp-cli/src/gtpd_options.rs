@@ -13,7 +13,7 @@ use gtp::{Rate, Span};
 use gtp_emu::units_text;
 use gtpd::EndNodeSessions;
 
-use crate::log::{LogFormat, read_filter};
+use crate::log::{self, LogFormat};
 
 /// Share this machine's capacity fairly among all its GTP processes.
 #[derive(Clone, Debug, Parser)]
@@ -37,7 +37,7 @@ pub struct Options {
     #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_OUT", value_parser = rate)]
     pub capacity_out: Option<Rate>,
     /// Fixed control interval, such as 20ms; follows the round-trip times if not said
-    #[arg(long, value_name = "TIME", env = "GTP_INTERVAL", value_parser = interval)]
+    #[arg(long, value_name = "TIME", env = "GTPD_INTERVAL", value_parser = interval)]
     pub interval: Option<Span>,
     /// Weight of a user's sessions together, against other users'; may be repeated
     #[arg(long, value_name = "UID=W", env = "GTPD_USER_WEIGHT", value_delimiter = ',',
@@ -52,7 +52,7 @@ pub struct Options {
     #[arg(long, value_name = "UID=RATE", env = "GTPD_USER_GUARANTEE", value_delimiter = ',',
         value_parser = user_rate)]
     pub user_guarantee: Vec<(u32, Rate)>,
-    /// How sessions under the thesis's end-node law (--control endnode) are shared out
+    /// How sessions under the end-node law (--control endnode) are shared out
     #[arg(long, value_name = "LAW", value_enum, default_value = "grant", env = "GTPD_LAW")]
     pub law: EndNodeLaw,
     /// End when no process has been there for this long
@@ -72,7 +72,7 @@ pub struct Options {
     pub log_format: LogFormat,
     /// What is written beside the daemon's own lines: error, warn, info, debug or trace, also by
     /// source; warnings if not said
-    #[arg(long, value_name = "FILTER", env = "GTP_LOG", value_parser = filter)]
+    #[arg(long, value_name = "FILTER", env = "GTP_LOG", value_parser = log::kept_filter)]
     pub log: Option<String>,
     /// Always leave this much to other traffic, in each direction
     #[arg(long, value_name = "RATE", env = "GTPD_RESERVE", value_parser = rate)]
@@ -153,10 +153,6 @@ fn once(name: &str, users: impl Iterator<Item = u32>) -> Result<(), String> {
 /// Any path; an empty one, as a unit's drop-in may give it, names none.
 fn file() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
-}
-
-fn filter(text: &str) -> Result<String, String> {
-    read_filter(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn rate(text: &str) -> Result<Rate, String> {

@@ -167,8 +167,17 @@ fn add(
         Edit::Needless => "could already",
     };
     let where_alone = if by_places_alone(file, key)? { AT_PLACES } else { "" };
-    let rights = words(rights);
-    output::aside(format_args!("{key} {done} {rights}{where_alone}: {}", path.display()));
+    let may = words(rights);
+    output::aside(format_args!("{key} {done} {may}{where_alone}: {}", path.display()));
+    let said = |places: Option<&[Below]>| places.is_some_and(|places| !places.is_empty());
+    let is_void = |right: bool, places| !right && said(places);
+    let places = &change.places;
+    if is_void(rights.read, places.read)
+        || is_void(rights.write, places.write)
+        || is_void(rights.write, places.delete)
+    {
+        output::aside("places give no more than its rights: add --rights read,write");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

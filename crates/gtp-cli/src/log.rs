@@ -85,6 +85,17 @@ pub fn read_filter(text: &str) -> Result<Targets, ParseError> {
     directives.collect::<Vec<_>>().join(",").parse()
 }
 
+/// The same for a filter that is kept as it was written.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn kept_filter(text: &str) -> Result<String, String> {
+    read_filter(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Changes form and filter of what a service writes.
+pub type Change = Box<dyn Fn(LogFormat, Option<&str>) + Send + Sync>;
+
 fn layer<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,

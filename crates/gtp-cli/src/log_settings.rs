@@ -5,10 +5,7 @@
 
 use std::sync::OnceLock;
 
-use crate::log::{LogFormat, SERVER, of_service, read_filter};
-
-/// Changes form and filter.
-type Change = Box<dyn Fn(LogFormat, Option<&str>) + Send + Sync>;
+use crate::log::{Change, LogFormat, SERVER, of_service};
 
 static CHANGE: OnceLock<Change> = OnceLock::new();
 
@@ -23,12 +20,4 @@ pub fn change(format: LogFormat, wanted: Option<&str>) {
     if let Some(change) = CHANGE.get() {
         change(format, wanted);
     }
-}
-
-/// Reads a filter, which is kept as it was written.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn filter(text: &str) -> Result<String, String> {
-    read_filter(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

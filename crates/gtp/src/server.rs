@@ -1,7 +1,7 @@
 //! Serving.
 //!
-//! A description is built first and started once. What is exported is fixed from then on; who may
-//! come is looked up for each client.
+//! A description is built first and started once. Exports and groups can be changed while it
+//! runs, its directory cannot; who may come is looked up for each client.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -359,9 +359,9 @@ impl RunningServer {
         self.terms.send_replace(to.terms());
     }
 
-    /// Puts other exports in place of those of a server that has several. Sessions that use an
-    /// export which stays go on, and the others end with the next [`RunningServer::reload`]. A
-    /// server with one directory keeps that, and takes the groups; it takes no exports.
+    /// Puts other exports and groups in place of those of a server that has several. Sessions that
+    /// use an export which stays go on, and the others end with the next [`RunningServer::reload`].
+    /// A server with one directory keeps that, and takes the groups; it takes no exports.
     ///
     /// # Errors
     /// [`BadExports`]; the exports and groups then stay as they were.

@@ -41,10 +41,7 @@ impl Bars {
         }
         let left = self.seconds_left(progress);
         let columns = usize::from(console::Term::stderr().size().1);
-        self.lines.set_message(lines_of(progress, ends, left, columns).join(
-            "
-",
-        ));
+        self.lines.set_message(lines_of(progress, ends, left, columns).join("\n"));
     }
 
     /// Shows one line in place of all others; it knows how it fits so many columns.

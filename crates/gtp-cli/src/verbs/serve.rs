@@ -266,7 +266,8 @@ fn groups_beside_directory(args: &ServeArgs) -> Result<BTreeMap<String, GroupRul
             let text = format!(
                 "a directory was named, and the configuration file has exports \
                  ([export.{export}]): leave the directory out to serve these (in a unit: \
-                 ExecStart=/usr/bin/gtp serve), or take their tables out of the file"
+                 ExecStart=/usr/bin/gtp serve), take their tables out of the file, or name \
+                 another file (GTP_CONFIG_FILE)"
             );
             Err(Failure::new(FailureKind::Usage, text))
         }

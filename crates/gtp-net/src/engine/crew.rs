@@ -5,10 +5,11 @@
 //! [`desk`]s, one for each session that reads and each transfer that writes: a desk has a turn of
 //! some milliseconds, then others have theirs.
 //!
-//! A call to a disk that hangs keeps its worker, as nothing ends such a call. So while all workers
-//! are held by calls and there is work for another device, one is added, up to four times as many;
-//! a worker ends again when more than the usual number are not held. No device has more workers at
-//! a time than the usual number, so it takes several that hang to hold up the others.
+//! A call to a disk that hangs keeps its worker, as nothing ends such a call. So while calls hold
+//! workers and there is work for another device, as many are added as are held, up to four times
+//! the usual number in all; a worker ends again when more than the usual number are not held. No
+//! device has more workers at a time than the usual number, so it takes several that hang to hold
+//! up the others.
 //!
 //! The crew begins with a process's first session and ends with its last host. This module must not
 //! know files, sessions or the network.
@@ -315,18 +316,24 @@ impl Inner {
         CHORES.take_later(party, move |turn| inner.begin_chore(party, work, turn));
     }
 
-    /// A chore has its turn, and waits for a hasher; or for another one of its place to end.
-    fn begin_chore(&self, party: Party, work: Arc<dyn Work>, turn: Turn<'static>) {
+    /// A chore has its turn, and waits for a hasher; or for another one of its place to end, and
+    /// then it gives the turn back.
+    fn begin_chore(
+        &self,
+        party: Party,
+        work: Arc<dyn Work>,
+        turn: Turn<'static>,
+    ) -> Option<Turn<'static>> {
         let mut state = self.state();
         if state.hashing.ready.has_enough(work.place()) {
             state.hashing.aside.push((party, work));
-            drop(state);
-            return drop(turn);
+            return Some(turn);
         }
         state.hashing.ready.push(work.place(), (work, Some(turn)));
         self.ring(&mut state, Kind::Hashing);
         // A turn that is held is looked at, whoever holds it.
         self.watch.notify_one();
+        None
     }
 
     /// Has somebody come for work that has just been put there.
@@ -388,17 +395,26 @@ impl Gang {
         let busy = self.workers.get_mut(&number).and_then(|worker| worker.busy.take());
         let Some(Busy { place, turn, .. }) = busy else { return (None, None) };
         self.ready.done(place);
-        let aside = self.aside.iter().position(|(_, work)| work.place() == place);
-        (turn, aside.map(|at| self.aside.remove(at)))
+        (turn, self.next_aside(place).map(|at| self.aside.remove(at)))
     }
 
-    /// Whether a worker may go on with a chore: it has its turn, and nobody else waits for one.
-    /// That it asks shows that it was not held.
+    /// Which chore that was set aside for a place comes next: listed clients' before strangers'.
+    fn next_aside(&self, place: Place) -> Option<usize> {
+        let of_place = |(_, work): &Aside| work.place() == place;
+        let is_listed = |(party, _): &Aside| matches!(party, Party::Listed(_));
+        let listed = self.aside.iter().position(|aside| of_place(aside) && is_listed(aside));
+        listed.or_else(|| self.aside.iter().position(of_place))
+    }
+
+    /// Whether a worker may go on with a chore: it has its turn, and nobody else waits for one, nor
+    /// for its place. That it asks shows that it was not held.
     fn may_go_on(&mut self, number: u64, now: Time) -> bool {
         let busy = self.workers.get_mut(&number).and_then(|worker| worker.busy.as_mut());
         let Some(busy) = busy else { return false };
         busy.since = now;
-        busy.turn.as_ref().is_some_and(|turn| !turn.is_wanted())
+        let has_turn = busy.turn.as_ref().is_some_and(|turn| !turn.is_wanted());
+        let place = busy.place;
+        has_turn && self.next_aside(place).is_none()
     }
 
     /// Whether somebody must look who is held: work waits for workers, or turns are held that
@@ -428,11 +444,13 @@ impl Gang {
         if busy.since == since { busy.turn.take() } else { None }
     }
 
-    /// Adds a worker if there is work that could begin and all workers, `held` of them, are held.
+    /// Adds a worker if there is work that could begin and, with so many held, fewer than the usual
+    /// number are not.
     fn reserve(&mut self, held: usize) -> Option<u64> {
         let waits = self.ready.is_due() && self.idle.is_empty();
-        let all = held >= self.workers.len();
-        (waits && all && held < self.usual * TIMES_MOST).then(|| self.add())
+        let there = self.workers.len();
+        let is_short = held + self.usual > there && there < self.usual * TIMES_MOST;
+        (waits && is_short).then(|| self.add())
     }
 
     /// Whether there are more workers than usual although enough are not held.

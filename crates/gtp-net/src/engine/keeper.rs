@@ -529,6 +529,8 @@ fn start_daemon(sharing: &Sharing) {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // They are this process's: the daemon is no service of the system's manager.
     command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
+    // What it would write goes nowhere, and a filter that cannot be read would end it.
+    command.env_remove("GTP_LOG");
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     match command.spawn() {
         // Somebody must take note of its end; if there is no thread for that, init will.

@@ -75,7 +75,7 @@ enum Waiter {
     /// A thread.
     Thread(Arc<Bell>),
     /// Work that has no thread before it has a turn.
-    Work(Box<dyn FnOnce() + Send>),
+    Work(Box<dyn FnOnce() -> Option<Turn<'static>> + Send>),
 }
 
 #[derive(Default)]
@@ -111,11 +111,11 @@ impl Turns {
     }
 
     /// Calls `work` with a turn once there is one: at once, or on the thread that gives one up. It
-    /// must be short, and may drop the turn.
+    /// must be short, and gives the turn back if it can do nothing with it.
     pub fn take_later(
         &'static self,
         party: Party,
-        work: impl FnOnce(Turn<'static>) + Send + 'static,
+        work: impl FnOnce(Turn<'static>) -> Option<Turn<'static>> + Send + 'static,
     ) {
         {
             let mut queue = self.queue();
@@ -126,7 +126,8 @@ impl Turns {
             queue.free -= 1;
             queue.lane(party).count(party);
         }
-        work(Turn { turns: self, party });
+        let back = work(Turn { turns: self, party });
+        call(back.and_then(Turn::pass_on));
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -146,6 +147,14 @@ impl Turn<'_> {
         own.wait();
     }
 
+    /// Gives the turn up; whoever is due has it and is to be called.
+    fn pass_on(self) -> Option<Waiter> {
+        let due = self.turns.queue().pass_on();
+        // Dropped, it would be given up again.
+        std::mem::forget(self);
+        due
+    }
+
     /// Whether others wait for a turn.
     pub fn is_wanted(&self) -> bool {
         let queue = self.turns.queue();
@@ -155,18 +164,22 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Whoever is due may do without its turn at once, and would look for the next one.
         let due = self.turns.queue().pass_on();
         call(due);
     }
 }
 
-/// Tells whoever is due that its turn has come.
-fn call(due: Option<Waiter>) {
-    match due {
-        Some(Waiter::Thread(bell)) => bell.ring(),
-        Some(Waiter::Work(work)) => work(),
-        None => {}
+/// Tells whoever is due that its turn has come. However many give it back at once, one after the
+/// other is called here, and none from within another.
+fn call(mut due: Option<Waiter>) {
+    while let Some(waiter) = due {
+        due = match waiter {
+            Waiter::Thread(bell) => {
+                bell.ring();
+                None
+            }
+            Waiter::Work(work) => work().and_then(Turn::pass_on),
+        };
     }
 }
 
@@ -354,6 +367,24 @@ mod tests {
             drop(first);
         });
         assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn however_many_give_their_turn_back_at_once_none_is_called_from_within_another() {
+        const MANY: usize = 8_000;
+        let turns: &Turns = Box::leak(Box::new(Turns::new(1)));
+        let called: &AtomicUsize = Box::leak(Box::default());
+        let first = turns.take(Party::Listed(1));
+        for _ in 0..MANY {
+            turns.take_later(Party::Listed(1), move |turn| {
+                called.fetch_add(1, Ordering::Relaxed);
+                Some(turn)
+            });
+        }
+        let small = std::thread::Builder::new().stack_size(64 << 10);
+        small.spawn(move || drop(first)).unwrap().join().unwrap();
+        assert_eq!(called.load(Ordering::Relaxed), MANY);
+        assert_eq!(turns.queue().free, 1);
     }
 
     #[test]

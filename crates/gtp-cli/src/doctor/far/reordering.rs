@@ -49,8 +49,8 @@ fn judge(came: u64, overtaken: u64) -> Finding {
 }
 
 /// What shows who balances packets and not flows.
-const MEND: &str = "grep -H Mode /proc/net/bonding/*    # here and there: not balance-rr; and have \
-                    routers between balance by flow, not by packet";
+const MEND: &str = "grep -H Mode /proc/net/bonding/*    # here and there: not balance-rr; let \
+                    routers on the way balance by flow, not by packet";
 /// Rate of the datagrams: less than a hundredth of most paths, and some 1,000 a second.
 const RATE: Rate = Rate::from_mbps(1);
 /// How long they count.

@@ -76,9 +76,25 @@ impl Service {
             let exports = names_of(exports.exports.keys());
             info!(target: SERVER, exports, "reload: the exports were changed");
         }
+        self.warn_of_lost_hours(&exports);
         match self.running.change_exports(exports.clone()) {
             Ok(()) => self.args.exports = Some(exports),
             Err(why) => error!(target: SERVER, %why, "reload: the exports stay as they were"),
+        }
+    }
+
+    /// Members of a group that had hours and is gone may come at any time now.
+    fn warn_of_lost_hours(&self, new: &gtp::Exports) {
+        let before = self.args.exports.iter().flat_map(|exports| &exports.groups);
+        let lost = before
+            .filter(|(name, group)| !group.hours.is_always() && !new.groups.contains_key(*name));
+        let groups = names_of(lost.map(|(name, _)| name));
+        if !groups.is_empty() {
+            warn!(
+                target: SERVER, groups,
+                "reload: these groups had hours and are not in the file any more: the hours of \
+                 their members are those of their own lines now"
+            );
         }
     }
 

@@ -199,8 +199,8 @@ fn as_json(event: &ServerEvent) -> Option<Value> {
             "message": failure.text,
         }),
         ServerEvent::Started { visit } => begin_as_json(visit),
-        ServerEvent::Ended { visit, moved, failure, .. } => {
-            end_as_json(visit, moved, failure.as_ref())
+        ServerEvent::Ended { visit, moved, objects, failure } => {
+            end_as_json(visit, (moved, objects), failure.as_ref())
         }
         ServerEvent::Changed { .. } => return None,
     })
@@ -219,13 +219,19 @@ fn begin_as_json(visit: &Visit) -> Value {
     })
 }
 
-fn end_as_json(visit: &Visit, moved: &Moved, failure: Option<&Failure>) -> Value {
+fn end_as_json(
+    visit: &Visit,
+    (moved, objects): (&Moved, &Objects),
+    failure: Option<&Failure>,
+) -> Value {
     json!({
         "event": "session_end",
         "id": visit.id,
         "bytes": moved.content_bytes,
         "wire_bytes": moved.wire_bytes,
         "files": moved.files,
+        "objects": objects.paths,
+        "objects_more": objects.more,
         "changes": moved.changes,
         "seconds": moved.span.as_secs_f64(),
         "rate": rate(moved),

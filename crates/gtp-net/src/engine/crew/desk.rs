@@ -207,7 +207,8 @@ impl<C: Clerk> Work for Desk<C> {
             self.put_back(clerk, step)
         }));
         done.unwrap_or_else(|_| {
-            // The clerk is gone, and so is what it was asked: those who wait hear of that.
+            // The clerk is gone, and so is what it was asked: those whose answer is in a job hear
+            // of that, and the engine does not.
             let mut state = self.state();
             state.standing = Standing::Over;
             let jobs = std::mem::take(&mut state.jobs);

@@ -143,6 +143,42 @@ fn while_all_workers_are_held_work_for_other_devices_goes_on_and_the_usual_numbe
 }
 
 #[test]
+fn where_one_device_hangs_others_have_the_usual_number_of_workers() {
+    let crew = crew(2);
+    let (desks, _told) = doers(&crew, &[Some(1), Some(1), Some(2), Some(3)]);
+    let (begun, begins) = channel();
+    let mut releases = Vec::new();
+    for desk in &desks[..2] {
+        let (deed, release) = held(&begun);
+        desk.send(deed);
+        releases.push(release);
+    }
+    let hung = [begins.recv().unwrap(), begins.recv().unwrap()];
+    assert_eq!(hung.iter().sum::<u64>(), 1, "both workers are held: {hung:?}");
+    // Each needs a processor until the other one is there, so none of them is ever held.
+    let there = Arc::new(AtomicUsize::new(0));
+    let (met, meets) = channel();
+    for desk in &desks[2..] {
+        let (there, met) = (Arc::clone(&there), met.clone());
+        desk.send(Box::new(move |_| {
+            there.fetch_add(1, Ordering::SeqCst);
+            let clock = Clock::start();
+            let begun = clock.now();
+            while there.load(Ordering::SeqCst) < 2 && clock.now().since(begun) < PATIENCE {
+                std::hint::spin_loop();
+            }
+            met.send(there.load(Ordering::SeqCst)).unwrap();
+            Step::Go
+        }));
+    }
+    assert_eq!([meets.recv().unwrap(), meets.recv().unwrap()], [2, 2]);
+    drop(releases);
+}
+
+/// How long a test waits for what must happen.
+const PATIENCE: Span = Span::from_secs(30);
+
+#[test]
 fn however_many_devices_hang_there_are_four_times_the_usual_workers_at_most() {
     let crew = crew(2);
     let devices: Vec<_> = (0..40).map(Some).collect();

@@ -1,7 +1,7 @@
 //! Watches over the crew: who is late, and what is due without a job.
 //!
 //! One thread of the crew does no work on files, so that it is never held up: it wakes desks at
-//! their times, and looks whether all workers are held by calls to the kernel while work waits that
+//! their times, and looks how many workers are held by calls to the kernel while work waits that
 //! none of them could do. Then it adds a worker. It must not know what the work is.
 
 use std::sync::{Arc, MutexGuard};
@@ -34,7 +34,7 @@ pub(super) fn watch(inner: &Arc<Inner>) {
         if !due.is_empty() {
             drop(state);
             due.into_iter().for_each(Work::wake);
-            continue;
+            state = inner.state();
         }
         let waits = Kind::ALL.iter().any(|&kind| state.gang(kind).is_to_be_watched());
         if waits && now.since(looked) >= LOOK {
@@ -62,7 +62,7 @@ fn take_due(state: &mut State, now: Time) -> Vec<Arc<dyn Work>> {
     due.into_values().filter_map(|desk| desk.upgrade()).collect()
 }
 
-/// Adds a worker if all are held and there is work that waits for none of them.
+/// Adds a worker if too few are not held and there is work that waits for none of them.
 pub(super) fn look(inner: &Arc<Inner>, kind: Kind) {
     let now = inner.clock.now();
     let late = inner.state().gang(kind).late(now);
