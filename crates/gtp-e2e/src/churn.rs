@@ -26,9 +26,9 @@ use clients::Client;
 const CLIENTS: usize = 100;
 /// More clients than this at a time would send under one name.
 const CLIENTS_MOST: usize = 500;
-/// Between the beginnings of two clients. More would be a measurement of how fast the machine
-/// starts processes, and sessions would wait for that.
-const BEGINS: Duration = Duration::from_millis(100);
+/// Between the beginnings of two clients: with the time that a client stays, some hundred are
+/// there at a time. More would measure how fast the machine starts processes.
+const BEGINS: Duration = Duration::from_millis(180);
 /// Between two looks at the clients.
 const LOOK: Duration = Duration::from_millis(50);
 /// Between two readings of what the server uses.
@@ -38,8 +38,9 @@ const DAEMON_LIVES: Duration = Duration::from_secs(23);
 /// How long the server may take to give everything back after the last client has gone: twice the
 /// time after which it ends a session that has not said hello.
 const SETTLES: Duration = Duration::from_secs(20);
-/// How long the run lasts unless `GTP_CHURN_MINUTES` says otherwise.
-const MINUTES: f64 = 2.0;
+/// How long the run lasts unless `GTP_CHURN_MINUTES` says otherwise: its first quarter is longer
+/// than the slowest transfer, so the number of clients has settled when its second begins.
+const MINUTES: f64 = 12.0;
 /// What memory may differ by between two parts of the run: a session's buffers, and what an
 /// allocator keeps of them.
 const MEMORY_NOISE: u64 = 16 << 20;

@@ -105,12 +105,12 @@ fn marks_lower_the_rate_of_a_session_that_nothing_else_slows_down_and_count_as_n
 }
 
 #[test]
-fn a_path_that_drops_packets_with_the_bits_costs_ten_packets() {
+fn a_path_that_drops_packets_with_the_bits_costs_twenty_packets() {
     let mut world = session(Law::Grant);
     world.flows[0].marker = Some(Box::new(|_, bits| (bits == Codepoint::NotEct).then_some(bits)));
     world.run_for(Span::from_secs(2));
     assert_eq!(state(&world), EcnState::Failed(EcnFailure::Dropped));
-    assert_eq!(world.flows[0].sink.counters().lost, 10);
+    assert_eq!(world.flows[0].sink.counters().lost, 20);
     assert!(world.rate(0, 1.0, 2.0) > 80e6);
 }
 

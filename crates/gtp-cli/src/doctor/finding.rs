@@ -13,6 +13,8 @@ use crate::output;
 pub enum Verdict {
     /// Everything is as it should be.
     Ok,
+    /// It could not be found out.
+    Unknown,
     /// Transfers work, and may be slower than need be, or lack something.
     Warning,
     /// Transfers fail.
@@ -35,6 +37,7 @@ impl Verdict {
     fn as_str(self) -> &'static str {
         match self {
             Verdict::Ok => "ok",
+            Verdict::Unknown => "unknown",
             Verdict::Warning => "warning",
             Verdict::Fault => "fault",
         }
@@ -45,6 +48,11 @@ impl Finding {
     /// A finding that all is well.
     pub fn ok(check: &'static str, found: impl Into<String>) -> Finding {
         Finding { check, verdict: Verdict::Ok, found: found.into(), mend: None }
+    }
+
+    /// Nothing was found, for this reason.
+    pub fn unknown(check: &'static str, why: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Unknown, ..Finding::ok(check, why) }
     }
 
     /// A finding that something works, but not as well as it could.

@@ -137,6 +137,15 @@ impl Reader {
     }
 }
 
+impl Drop for Reader {
+    /// A reader that panics is dropped on the way, and the engine hears of its end.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.notices.send(Notice::Loaded(self.flow, Loaded::Failed { error: gone() }));
+        }
+    }
+}
+
 impl Clerk for Reader {
     type Job = ReadJob;
 

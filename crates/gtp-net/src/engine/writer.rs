@@ -4,6 +4,9 @@
 //! what was written durable at least every 50 ms. After a failure, or when nobody can give it work
 //! any more, it keeps for a resume what can be kept, and ends.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
@@ -95,6 +98,11 @@ impl WriteJobs {
 
 /// Blocks are made durable at least this often.
 const CHECKPOINT_EVERY: Span = Span::from_millis(50);
+
+/// The writer has ended on its own, which it does only when it cannot go on.
+fn gone() -> SinkError {
+    SinkError::Unsuitable("the writer has ended; please report this".to_owned())
+}
 
 /// Gives the writer of a transfer its desk, if there is a crew.
 ///
@@ -272,6 +280,16 @@ impl Writer {
 
     fn answer(&self, written: Written) {
         self.notices.send(Notice::Written(self.transfer, written));
+    }
+}
+
+impl Drop for Writer {
+    /// A writer that panics is dropped on the way, and the engine hears of its end. What is in the
+    /// journal stays, as after a crash.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.answer(Written::Failed(gone()));
+        }
     }
 }
 

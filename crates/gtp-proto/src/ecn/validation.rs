@@ -72,6 +72,8 @@ struct Trial {
     lost: u64,
     counted: u64,
     marked: u64,
+    /// All packets of the test before it were lost, as a path can do that loses many.
+    is_second: bool,
 }
 
 /// Packets in a row that all had the same fate.
@@ -197,9 +199,13 @@ impl Validation {
     }
 
     fn test(&mut self, next_pn: u64) {
+        self.begin(Trial::default(), next_pn);
+    }
+
+    fn begin(&mut self, trial: Trial, next_pn: u64) {
         self.end_row(next_pn);
         self.trusted = next_pn;
-        self.state = State::Testing(Trial::default());
+        self.state = State::Testing(trial);
     }
 
     fn fail(&mut self, why: EcnFailure, next_pn: u64) {
@@ -272,7 +278,10 @@ impl Validation {
             return 0;
         }
         if trial.counted == 0 && trial.lost < TESTED {
-            self.test(heard.next_pn); // Receipts are missing.
+            // Receipts are missing.
+            self.begin(Trial { is_second: trial.is_second, ..Trial::default() }, heard.next_pn);
+        } else if trial.counted == 0 && !trial.is_second {
+            self.begin(Trial { is_second: true, ..Trial::default() }, heard.next_pn);
         } else if trial.counted == 0 {
             self.fail(EcnFailure::Dropped, heard.next_pn);
         } else if trial.marked == trial.counted && trial.counted >= TESTED_MARKED {

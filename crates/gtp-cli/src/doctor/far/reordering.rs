@@ -19,8 +19,8 @@ const CHECK: &str = "reordering";
 pub async fn check(args: &DoctorArgs, url: &Url, host: &Host) -> Finding {
     match timeout(LONGEST, probe(args, url, host)).await {
         Ok(Ok((came, overtaken))) => judge(came, overtaken),
-        Ok(Err(failure)) => Finding::ok(CHECK, format!("not measured: {failure}")),
-        Err(_) => Finding::ok(CHECK, "not measured: the datagrams took too long"),
+        Ok(Err(failure)) => Finding::unknown(CHECK, format!("not measured: {failure}")),
+        Err(_) => Finding::unknown(CHECK, "not measured: the datagrams took too long"),
     }
 }
 
@@ -39,7 +39,7 @@ fn judge(came: u64, overtaken: u64) -> Finding {
     let part = overtaken as f64 / came.max(1) as f64;
     let found = format!("{overtaken} of {came} datagrams were overtaken ({:.2} %)", part * 100.0);
     if came < LEAST {
-        return Finding::ok(CHECK, format!("too few came to judge by: {found}"));
+        return Finding::unknown(CHECK, format!("too few came to judge by: {found}"));
     }
     if part <= SEEN {
         return Finding::ok(CHECK, found);
@@ -74,8 +74,8 @@ mod tests {
             (3_000, 30, Verdict::Ok, "(1.00 %)"),
             (3_000, 31, Verdict::Warning, "(1.03 %): each is waited for"),
             (3_000, 1_500, Verdict::Warning, "(50.00 %)"),
-            (99, 50, Verdict::Ok, "too few came to judge by: 50 of 99"),
-            (0, 0, Verdict::Ok, "too few"),
+            (99, 50, Verdict::Unknown, "too few came to judge by: 50 of 99"),
+            (0, 0, Verdict::Unknown, "too few"),
         ] {
             let found = judge(came, overtaken);
             assert_eq!(found.verdict, verdict, "{found:?}");

@@ -208,7 +208,7 @@ impl<C: Clerk> Work for Desk<C> {
         }));
         done.unwrap_or_else(|_| {
             // The clerk is gone, and so is what it was asked: those whose answer is in a job hear
-            // of that, and the engine does not.
+            // of that, and clerks of the engine's tell it when they are dropped.
             let mut state = self.state();
             state.standing = Standing::Over;
             let jobs = std::mem::take(&mut state.jobs);

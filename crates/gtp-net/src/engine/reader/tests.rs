@@ -134,3 +134,34 @@ fn blocks_of_a_session_that_is_over_are_not_read() {
     assert!(heard.recv().is_err(), "no block was loaded");
     assert_eq!(roots.try_recv().unwrap().unwrap().len(), 1, "roots may still be asked for");
 }
+
+/// An object with a fault in its program.
+struct Faulty(SyntheticSource);
+
+impl BlockSource for Faulty {
+    fn manifest(&self) -> &Arc<Manifest> {
+        self.0.manifest()
+    }
+
+    fn load_block(&mut self, _: u32, _: u64, _: &mut Framed) -> Result<(), SourceError> {
+        panic!("as this test wants")
+    }
+
+    fn file_root_while(&mut self, _: u32, _: &dyn Fn() -> bool) -> Result<Value, SourceError> {
+        panic!("as this test wants")
+    }
+}
+
+#[test]
+fn the_engine_hears_of_a_reader_that_panics() {
+    let source = SyntheticSource::file(RelPath::new("x").unwrap(), BLOCK, Pattern::Zeros);
+    let poller = Poller::new().unwrap();
+    let (notices_in, heard) = channel();
+    let notices = Notices::new(notices_in, poller.waker());
+    let reader = Reader::new(7, Box::new(Faulty(source)), Party::Listed(1), notices);
+    let jobs = reader.at_desk(&Crew::of_process().unwrap());
+    let (cut, buffer) = (1_400, new_framed());
+    jobs.send(ReadJob::Load { file: 0, block: 0, first_unit: 0, cut, buffer });
+    let heard = heard.recv().unwrap();
+    assert!(matches!(heard, Notice::Loaded(7, Loaded::Failed { .. })), "it was another notice");
+}

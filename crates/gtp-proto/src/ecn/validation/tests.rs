@@ -126,12 +126,13 @@ fn after_ten_packets_and_a_round_trip_data_carry_the_bits_and_each_mark_is_told_
 fn a_path_that_clears_the_bits_or_drops_packets_that_have_them_is_found_and_they_are_sent_no_more()
 {
     type Road = fn(Codepoint) -> Option<Codepoint>;
-    let cases: [(Road, EcnFailure); 2] =
-        [(bleaches, EcnFailure::Bleached), (drops, EcnFailure::Dropped)];
-    for (path, why) in cases {
+    // That all are lost is tested twice.
+    let cases: [(Road, EcnFailure, u64); 2] =
+        [(bleaches, EcnFailure::Bleached, TESTED), (drops, EcnFailure::Dropped, 2 * TESTED)];
+    for (path, why, sent) in cases {
         let mut line = Line::new();
         line.run(100, path);
-        assert_eq!((line.state(), line.sent, line.marks), (FAILED(why), TESTED, 0));
+        assert_eq!((line.state(), line.sent, line.marks), (FAILED(why), sent, 0));
     }
 }
 
@@ -217,6 +218,19 @@ fn if_all_feedback_on_a_test_is_lost_it_is_tested_again() {
     assert_eq!(line.state(), EcnState::Testing);
     line.run(LATE + 3, Some);
     assert_eq!((line.state(), line.sent > 2 * TESTED), (EcnState::On, true));
+}
+
+#[test]
+fn a_path_that_loses_all_packets_of_a_test_once_is_believed() {
+    let mut line = Line::new();
+    let mut left = TESTED;
+    let mut loses_first = |bits| {
+        let lost = bits == Codepoint::Ect0 && left > 0;
+        left -= u64::from(lost);
+        (!lost).then_some(bits)
+    };
+    line.run(50, &mut loses_first);
+    assert_eq!(line.state(), EcnState::On);
 }
 
 #[test]
