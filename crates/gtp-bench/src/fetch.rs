@@ -99,7 +99,8 @@ pub async fn fetch(ends: &Ends, what: Fetch) -> Result<NetFigures, Failure> {
     let (mut channels, sessions): (Vec<_>, Vec<_>) = lines.unzip();
     let mut parts = parts(&hosts, sessions, &arrived, object)?;
     let figures = watch(&ends.host, &mut parts, &mut channels, object).await?;
-    let done = Done { files: u64::from(object.times), content_bytes: object.total() };
+    let done =
+        Done { files: u64::from(object.times), content_bytes: object.total(), brought_bytes: None };
     for mut channel in channels {
         channel.send(&Message::Done(done.clone())).await?;
         channel.close().await;

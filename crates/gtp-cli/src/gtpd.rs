@@ -92,7 +92,9 @@ fn run(settings: Settings, change_log: log::Change) -> anyhow::Result<()> {
     manager.ready();
     let ended = daemon.obeying(orders).run();
     manager.stopping(Duration::ZERO);
-    Ok(ended?)
+    ended?;
+    tracing::info!(target: OWN, "has ended; processes keep to their parts of the capacity for 3 s");
+    Ok(())
 }
 
 /// Claims the socket that was named, or that a manager has opened, or the usual one.

@@ -33,7 +33,8 @@ const TWICE_PER_KILL: u64 = BLOCK + RATE.0 / 8 / 20;
 struct Counting {
     child: Child,
     url: String,
-    ends: Receiver<u64>,
+    /// Bytes of content and on the wire.
+    ends: Receiver<[u64; 2]>,
 }
 
 impl Counting {
@@ -49,8 +50,9 @@ impl Counting {
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let event: Value = serde_json::from_str(&line).unwrap();
+                let number = |name: &str| event[name].as_u64().unwrap();
                 if event["event"] == "session_end"
-                    && tell.send(event["wire_bytes"].as_u64().unwrap()).is_err()
+                    && tell.send([number("bytes"), number("wire_bytes")]).is_err()
                 {
                     return;
                 }
@@ -59,8 +61,8 @@ impl Counting {
         Counting { child, url, ends }
     }
 
-    /// IP bytes of the session that ends next.
-    fn session_end(&self) -> u64 {
+    /// Bytes of content and IP bytes of the session that ends next.
+    fn session_end(&self) -> [u64; 2] {
         self.ends.recv_timeout(Duration::from_secs(30)).expect("the session ends")
     }
 }
@@ -98,16 +100,19 @@ fn a_get_that_is_killed_again_and_again_fetches_little_twice_and_ends_with_the_s
         get.kill().unwrap();
         get.wait().unwrap();
         // Very early there was no session yet.
-        if let Ok(bytes) = server.ends.recv_timeout(Duration::from_millis(500)) {
+        if let Ok([_, bytes]) = server.ends.recv_timeout(Duration::from_millis(500)) {
             on_wire.push(bytes);
             met += u64::from(bytes > 0);
         }
     }
     let output = world.expect(0, &args);
-    on_wire.push(server.session_end());
+    let [brought, wire_bytes] = server.session_end();
+    on_wire.push(wire_bytes);
     assert!(std::fs::read(world.path("out")).unwrap() == content, "GTP_SEED={seed}");
     let done = events(&output).pop().unwrap();
     assert_eq!(done["blake3"], blake3::hash(&content).to_hex().as_str());
+    let resumed = done["resumed_bytes"].as_u64().unwrap();
+    assert_eq!(brought, content.len() as u64 - resumed, "GTP_SEED={seed}: the server's count");
     let sent: u64 = on_wire.iter().sum();
     let twice = sent.saturating_sub(blocks * BLOCK_ON_WIRE) * BLOCK / BLOCK_ON_WIRE;
     println!(
@@ -116,7 +121,7 @@ fn a_get_that_is_killed_again_and_again_fetches_little_twice_and_ends_with_the_s
         sent,
         content.len(),
         twice / met.max(1),
-        done["resumed_bytes"],
+        resumed,
     );
     assert!(met > 0, "no kill met data: GTP_SEED={seed}");
     assert!(twice <= met * TWICE_PER_KILL, "GTP_SEED={seed}: {twice} bytes came twice");
@@ -138,7 +143,7 @@ fn to_a_sink_that_falls_silent_nothing_is_sent_after_a_second() {
     assert!(server.ends.recv_timeout(silence).is_err(), "the session is not over yet");
     get.kill().unwrap();
     get.wait().unwrap();
-    let sent = server.session_end();
+    let [_, sent] = server.session_end();
     // What had come but was not journaled yet, and a second at the full rate, and a little.
     let bound = received + TWICE_PER_KILL + RATE.0 / 8 * 5 / 4;
     println!("{sent} bytes sent, {received} of them journaled when it fell silent");

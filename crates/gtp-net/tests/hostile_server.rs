@@ -359,7 +359,7 @@ async fn messages_that_must_not_come_then_are_unexpected() {
     let messages = [
         Message::ListingPage(page),
         Message::ListingEnd(PagesEnd { entries_total: 0, content_bytes: 0 }),
-        Message::Done(gtp_net::messages::Done { files: 1, content_bytes: 1 }),
+        Message::Done(gtp_net::messages::Done { files: 1, content_bytes: 1, brought_bytes: None }),
         Message::Roots(RootsPage { first_file: 0, roots: Roots(vec![[0; 32]]) }),
         Message::Cancel,
     ];

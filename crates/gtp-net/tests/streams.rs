@@ -377,7 +377,7 @@ async fn lied_to(lies: &[Message]) -> std::io::Error {
 async fn a_liar_ends_a_connection_with_an_error_and_never_with_an_end() {
     let connected =
         |window| Message::Connected(Connected { down_session: 9, window, delivery: None });
-    let done = |content_bytes| Message::Done(Done { files: 0, content_bytes });
+    let done = |content_bytes| Message::Done(Done { content_bytes, ..Done::NOTHING });
     let cases: [(&[Message], &str); 6] = [
         (&[connected(WINDOW + 1)], "not on offer"),
         (&[Message::Ready(Ready { resumed_bytes: 0, files_unchanged: 0 })], "Ready"),

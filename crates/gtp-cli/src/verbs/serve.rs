@@ -211,6 +211,7 @@ impl Service {
             give_up(audit);
         }
         teller.sum_up();
+        info!(target: SERVER, "the server has ended");
         output::drain();
         match audit.and_then(Audit::close) {
             Some(lost) => Err(lost),

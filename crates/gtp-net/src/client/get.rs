@@ -31,7 +31,9 @@ use super::{
     without_datagrams,
 };
 use crate::control::{ANSWER_SPAN, ControlError, Obstacle};
-use crate::engine::{Blame, RootPolicy, TransferEvent, TransferHandle, TransferOpen, Way};
+use crate::engine::{
+    Blame, FlowProgress, RootPolicy, TransferEvent, TransferHandle, TransferOpen, Way,
+};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{Arrivals, Done};
 use object::{check_possible, same_object};
@@ -685,11 +687,22 @@ impl Gather {
             }
         }
         self.tell_ways();
-        let done = Done { files: finished.files_written, content_bytes: bytes };
+        let flows = self.running.as_ref().map(|running| running.transfer.progress().flows);
         for source in &self.sources {
-            if let State::Live { orders, .. } = &source.state {
+            if let State::Live { flow, orders } = &source.state {
+                let of_session = |flows: &Vec<FlowProgress>| {
+                    flows
+                        .iter()
+                        .find(|progress| progress.flow == *flow)
+                        .map(|brought| brought.bytes)
+                };
+                let done = Done {
+                    files: finished.files_written,
+                    content_bytes: bytes,
+                    brought_bytes: flows.as_ref().and_then(of_session),
+                };
                 // A source that is gone need not know.
-                let _ = orders.send(Order::Done(done.clone()));
+                let _ = orders.send(Order::Done(done));
             }
         }
         let mut progress: Progress = self.tally.progress().clone();

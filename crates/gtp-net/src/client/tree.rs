@@ -531,7 +531,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What ends a session.
 fn farewell() -> Message {
-    Message::Done(Done { files: 0, content_bytes: 0 })
+    Message::Done(Done::NOTHING)
 }
 
 fn unexpected(message: &Message) -> Failure {

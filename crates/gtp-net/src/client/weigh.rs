@@ -40,7 +40,7 @@ pub async fn weigh(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<Weig
         let (kind, bytes) = (manifest.root_kind, manifest.content_bytes());
         let mut channel = granted.channel;
         // Whether it is heard changes nothing here.
-        if channel.send(&Message::Done(Done { files: 0, content_bytes: 0 })).await.is_ok() {
+        if channel.send(&Message::Done(Done::NOTHING)).await.is_ok() {
             channel.close().await;
         }
         Ok(Weight { kind, files: files as u64, bytes })

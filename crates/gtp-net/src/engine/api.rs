@@ -398,7 +398,7 @@ pub struct SourceProgress {
 
 impl SourceProgress {
     /// A session that has not begun.
-    pub(super) fn new(label: &str) -> SourceProgress {
+    pub(crate) fn new(label: &str) -> SourceProgress {
         SourceProgress {
             label: label.to_owned(),
             wire_bytes: 0,

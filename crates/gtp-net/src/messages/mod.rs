@@ -227,6 +227,14 @@ pub struct Done {
     /// Their bytes.
     #[n(1)]
     pub content_bytes: u64,
+    /// Content bytes that this session brought, where others or an earlier attempt brought some.
+    #[n(2)]
+    pub brought_bytes: Option<u64>,
+}
+
+impl Done {
+    /// Nothing was to be kept.
+    pub const NOTHING: Done = Done { files: 0, content_bytes: 0, brought_bytes: None };
 }
 
 /// Server to client, after a put's manifest: the place is prepared and the session waits for the
@@ -595,9 +603,10 @@ impl Message {
                 within(*first_file, 0..=ENTRIES_MAX, "index of the first file")?;
                 within(roots.0.len(), 1..=ROOTS_PER_PAGE, "number of roots")
             }
-            Message::Done(Done { files, content_bytes }) => {
+            Message::Done(Done { files, content_bytes, brought_bytes }) => {
                 within(*files, 0..=ENTRIES_MAX, "number of files")?;
-                within(*content_bytes, 0..=CONTENT_MAX, "size of the content")
+                within(*content_bytes, 0..=CONTENT_MAX, "size of the content")?;
+                within(brought_bytes.unwrap_or(0), 0..=CONTENT_MAX, "size of what was brought")
             }
             Message::Fault(Fault { reason: _, text, path }) => {
                 text.check()?;

@@ -153,9 +153,10 @@ fn message() -> impl Strategy<Value = Message> {
             Message::RootsWanted(RootsWanted { first_file, files })
         }),
         roots().prop_map(Message::Roots),
-        end().prop_map(|e| Message::Done(Done {
+        (end(), any::<bool>()).prop_map(|(e, whole)| Message::Done(Done {
             files: e.entries_total,
-            content_bytes: e.content_bytes
+            content_bytes: e.content_bytes,
+            brought_bytes: (!whole).then_some(e.content_bytes / 2),
         })),
         (reason(), text(), proptest::option::of(path()))
             .prop_map(|(reason, text, path)| Message::Fault(Fault { reason, text, path })),

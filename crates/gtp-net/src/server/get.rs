@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_proto::Revision;
-use gtp_store::{FileSource, Manifest, RelPath, SourceError};
+use gtp_proto::limits::UNIT_JUMBO;
+use gtp_store::{BLOCK, FileSource, Manifest, RelPath, SourceError};
 use gtp_sys::Clock;
 
 use super::clients::{Leave, Seat};
@@ -114,7 +115,8 @@ impl Giving {
         let sent = source.watch();
         let manifest = &listing.scanned.manifest;
         let sums = (manifest.entries.len() as u64, manifest.content_bytes());
-        client.told.measure(move || moved(&sent.progress(), None, sums.1));
+        let extent = Extent::of(manifest);
+        client.told.measure(move || moved(&sent.progress(), None, extent));
         let sent = source.watch();
         client.told.pace(move || Some(Pace::from(&sent.progress())));
         let object = Some(wire_root(manifest.root_kind));
@@ -140,8 +142,8 @@ impl Giving {
 
     /// Parts from the client, which is done, has failed, or must leave.
     async fn end(self, verdict: Result<Result<(), Failure>, Leave>) -> Ending {
-        let whole = self.listing.scanned.manifest.content_bytes();
-        let moved = moved(&self.source.ended(ENDED_SPAN).await, self.done.as_ref(), whole);
+        let extent = Extent::of(&self.listing.scanned.manifest);
+        let moved = moved(&self.source.ended(ENDED_SPAN).await, self.done.as_ref(), extent);
         let Client { channel, seat, .. } = self.client;
         let failure = match verdict {
             Ok(verdict) => {
@@ -264,13 +266,40 @@ impl Giving {
     }
 }
 
-/// What a session has sent of an object of `whole` bytes. The last proofs of receipt may be on
-/// their way when the client is done, so its word counts then, as far as so much was sent. Proofs
-/// count a short unit as a whole one, and no object has been moved beyond its end.
-pub(super) fn moved(sent: &SourceProgress, done: Option<&Done>, whole: u64) -> Moved {
-    let said = done.map_or(0, |done| done.content_bytes.min(sent.wire_bytes));
+/// How much an object has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Bytes of content.
+    bytes: u64,
+    /// Blocks, each of whose last units may be short.
+    blocks: u64,
+}
+
+impl Extent {
+    /// That of an object of which it is not known.
+    pub const UNKNOWN: Extent = Extent { bytes: u64::MAX, blocks: 0 };
+
+    fn of(manifest: &Manifest) -> Extent {
+        let blocks = manifest.entries.iter().map(|entry| entry.size.div_ceil(BLOCK)).sum();
+        Extent { bytes: manifest.content_bytes(), blocks }
+    }
+}
+
+/// What a session has sent of an object. The last proofs of receipt may be on their way when the
+/// client is done, so its word counts then, as far as so much was sent. Proofs count a short unit
+/// as a whole one, so they contradict the client only beyond that; and no object has been moved
+/// beyond its end.
+pub(super) fn moved(sent: &SourceProgress, done: Option<&Done>, object: Extent) -> Moved {
+    let said = done.map(|done| done.brought_bytes.unwrap_or(done.content_bytes));
+    let content = match said.map(|said| said.min(sent.wire_bytes)) {
+        Some(said) => {
+            let short = object.blocks.saturating_mul(UNIT_JUMBO.into());
+            said.max(sent.proved_bytes.saturating_sub(short))
+        }
+        None => sent.proved_bytes,
+    };
     Moved {
-        content_bytes: said.max(sent.proved_bytes).min(whole),
+        content_bytes: content.min(object.bytes),
         files: done.map_or(0, |done| done.files),
         wire_bytes: sent.wire_bytes,
         wasted_bytes: (sent.wire_bytes as f64 * sent.loss_ratio.clamp(0.0, 1.0)) as u64,
@@ -311,3 +340,26 @@ const ENDED_SPAN: Duration = Duration::from_millis(500);
 
 /// Time between two looks at whether a client gets anything.
 const LOOK_SPAN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_session_moved_is_what_its_client_says_unless_the_proofs_and_the_wire_contradict_it() {
+        let sent = SourceProgress {
+            wire_bytes: 1_100_000,
+            proved_bytes: 1_000_000,
+            ..SourceProgress::new("a")
+        };
+        let (whole, none) = (Extent { bytes: 5_000_000, blocks: 20 }, None);
+        let said = |brought_bytes| Done { files: 1, content_bytes: 5_000_000, brought_bytes };
+        let counts = |done: Option<Done>, object| moved(&sent, done.as_ref(), object).content_bytes;
+        assert_eq!(counts(none.clone(), whole), 1_000_000, "one that has broken off");
+        assert_eq!(counts(Some(said(Some(990_000))), whole), 990_000);
+        assert_eq!(counts(Some(said(Some(7_000_000))), whole), 1_100_000);
+        assert_eq!(counts(Some(said(Some(0))), whole), 1_000_000 - 20 * 8_900);
+        assert_eq!(counts(Some(said(None)), whole), 1_100_000, "of an earlier release");
+        assert_eq!(counts(none, Extent { bytes: 7, blocks: 1 }), 7);
+    }
+}

@@ -655,6 +655,7 @@ impl Taking<'_> {
                 Ok(Some(Done {
                     files: finished.files_written,
                     content_bytes: self.manifest.content_bytes().saturating_sub(self.lost_bytes),
+                    brought_bytes: None,
                 }))
             }
             TransferEvent::Suspended => {

@@ -25,7 +25,8 @@ use crate::flows::{Failure, FailureKind, FileIndex, has_settled, reason_of_sourc
 use crate::messages::{CONTENT_MAX, ENTRIES_MAX, PATHS_MAX, Reason};
 
 /// The text that clients are told while the export does not exist. It does not give the path.
-pub(super) const GONE: &str = "what this server exports is not there at present";
+pub(super) const GONE: &str =
+    "this export is not there at present; it is again once its file system is mounted there";
 
 /// The client for which an object is looked up.
 #[derive(Clone)]

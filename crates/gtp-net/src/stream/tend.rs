@@ -260,7 +260,8 @@ impl Tended {
             }
             event = self.incoming.next_event(), if !standing.received && !asks => match event {
                 Some(StreamEvent::Whole(content_bytes)) => {
-                    self.channel.send(&Message::Done(Done { files: 0, content_bytes })).await?;
+                    let done = Done { content_bytes, ..Done::NOTHING };
+                    self.channel.send(&Message::Done(done)).await?;
                     self.standing.send_modify(|now| now.received = true);
                 }
                 other => self.check(other).await?,

@@ -17,32 +17,32 @@ const HOURS: &str = "hours";
 const OBJECT: &str = "object";
 const SESSION: &str = "session";
 
-/// Judges what came of the first meeting.
-pub fn judge(url: &Url, met: &Result<Met, Failure>) -> Vec<Finding> {
+/// Judges what came of the first meeting of the `own` key, as it is written, with a server.
+pub fn judge(own: &str, url: &Url, met: &Result<Met, Failure>) -> Vec<Finding> {
     match met {
         Ok(met) => {
-            let known = Finding::ok(IDENTITY, format!("{} is believed", met.fingerprint));
+            let known = Finding::ok(IDENTITY, format!("{} is trusted", met.fingerprint));
             let clock = met.ahead_s.map(clock::judge_far);
             [known, release(met.revision)].into_iter().chain(clock).collect()
         }
         Err(failure) => {
-            let (check, mend) = blame(url, failure);
+            let (check, mend) = blame(own, url, failure);
             vec![Finding::fault(check, failure.to_string(), mend)]
         }
     }
 }
 
 /// Judges a failed meeting over an IP version where the other one works.
-pub fn judge_other(url: &Url, over: &str, failure: &Failure) -> Finding {
-    let (check, mend) = blame(url, failure);
+pub fn judge_other(own: &str, url: &Url, over: &str, failure: &Failure) -> Finding {
+    let (check, mend) = blame(own, url, failure);
     Finding::warning(check, format!("{over}: {failure}"), mend)
 }
 
 /// What a failed meeting is the fault of, and the line that helps.
-fn blame(url: &Url, failure: &Failure) -> (&'static str, String) {
+fn blame(own: &str, url: &Url, failure: &Failure) -> (&'static str, String) {
     match failure.kind {
-        FailureKind::Authentication | FailureKind::Revoked => (IDENTITY, LETS_IN.to_owned()),
-        FailureKind::OutsideHours => (HOURS, WHICH_HOURS.to_owned()),
+        FailureKind::Authentication | FailureKind::Revoked => (IDENTITY, lets_in(own)),
+        FailureKind::OutsideHours => (HOURS, which_hours(own)),
         FailureKind::Missing => {
             let root = shell::quoted(&format!("gtp://{}/", url.host()));
             (OBJECT, format!("gtp ls {root}"))
@@ -62,11 +62,20 @@ fn blame(url: &Url, failure: &Failure) -> (&'static str, String) {
 }
 
 /// How each end comes to know the other's key.
-const LETS_IN: &str = "gtp id    # there, for --fingerprint here; and here, for gtp keys add there";
+fn lets_in(own: &str) -> String {
+    format!(
+        "gtp keys add {own} --rights read    # there; here --fingerprint with the key that the \
+         server prints at its start"
+    )
+}
 
 /// What shows whose hours these are, and what changes them.
-const WHICH_HOURS: &str = "gtp keys test SHA256:…    # there, with what gtp id prints here: which \
-     hours these are; gtp keys add SHA256:… --window changes those of the key";
+fn which_hours(own: &str) -> String {
+    format!(
+        "gtp keys test {own}    # there: which hours these are; gtp keys add {own} --window changes \
+         those of the key"
+    )
+}
 
 fn release(revision: Revision) -> Finding {
     let (has, newest) = (revision.number(), Revision::NEWEST.number());
@@ -91,6 +100,8 @@ mod tests {
     use super::super::super::finding::Verdict;
     use super::*;
 
+    const OWN: &str = "SHA256:own";
+
     #[test]
     fn a_server_of_an_older_release_is_met_with_a_warning_that_says_what_it_lacks() {
         let url: Url = "gtp://a.example/x".parse().unwrap();
@@ -101,6 +112,7 @@ mod tests {
             (Revision::First, Verdict::Warning),
         ] {
             let found = judge(
+                OWN,
                 &url,
                 &Ok(Met { fingerprint, revision, datagrams: Datagrams::Pass, ahead_s: None }),
             );
@@ -112,16 +124,16 @@ mod tests {
     fn a_failed_meeting_is_a_row_of_what_failed() {
         let url: Url = "gtp://a.example/$(x)".parse().unwrap();
         for (kind, check, mends) in [
-            (FailureKind::Authentication, "identity", "gtp keys add"),
-            (FailureKind::OutsideHours, "hours", "gtp keys test"),
+            (FailureKind::Authentication, "identity", "gtp keys add SHA256:own --rights read"),
+            (FailureKind::OutsideHours, "hours", "gtp keys test SHA256:own"),
             (FailureKind::Missing, "object", "gtp ls gtp://a.example:4810/"),
             (FailureKind::Temporary, "session", "gtp get gtp://a.example:4810/%24%28x%29 /tmp/"),
         ] {
             let failure = Failure::new(kind, "no");
-            let row = judge(&url, &Err(failure.clone())).remove(0);
+            let row = judge(OWN, &url, &Err(failure.clone())).remove(0);
             assert_eq!((row.check, row.verdict), (check, Verdict::Fault));
             assert!(row.mend.as_deref().unwrap().contains(mends), "{row:?}");
-            let other = judge_other(&url, "IPv6", &failure);
+            let other = judge_other(OWN, &url, "IPv6", &failure);
             assert_eq!((other.check, other.verdict), (check, Verdict::Warning));
             assert_eq!((&*other.found, other.mend), ("IPv6: no", row.mend));
         }

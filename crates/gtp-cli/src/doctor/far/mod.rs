@@ -49,7 +49,8 @@ pub async fn check(
         say(finding)?;
     }
     let open = tried.iter().filter(|(_, taken)| taken.is_ok()).map(|(address, _)| *address);
-    match meet_each(url, &examiner, open, say).await? {
+    let own = host.fingerprint().to_string();
+    match meet_each((&own, url), &examiner, open, say).await? {
         Passes::Yes => {
             let path = measure::check(args, url, &host);
             let (path, order) = tokio::join!(path, reordering::check(args, url, &host));
@@ -79,7 +80,7 @@ enum Passes {
 /// Meets the server at each address, the preferred one first. Where that fails, the other one is
 /// not looked at: transfers begin with the preferred one.
 async fn meet_each(
-    url: &Url,
+    (own, url): (&str, &Url),
     examiner: &Examiner,
     addresses: impl Iterator<Item = SocketAddr>,
     say: &mut dyn FnMut(Finding) -> Result<(), Failure>,
@@ -88,13 +89,13 @@ async fn meet_each(
     for (number, address) in addresses.enumerate() {
         let met = examiner.meet(address, Length::Full).await;
         if number == 0 {
-            meeting::judge(url, &met).into_iter().try_for_each(&mut *say)?;
+            meeting::judge(own, url, &met).into_iter().try_for_each(&mut *say)?;
         }
         let met = match met {
             Ok(met) => met,
             Err(_) if number == 0 => return Ok(Passes::No),
             Err(failure) => {
-                say(meeting::judge_other(url, version(address), &failure))?;
+                say(meeting::judge_other(own, url, version(address), &failure))?;
                 continue;
             }
         };

@@ -137,15 +137,14 @@ fn log_end(visit: &Visit, (moved, objects): (&Moved, &Objects), failure: Option<
     let (bytes, wire_bytes, files) = (moved.content_bytes, moved.wire_bytes, moved.files);
     let (changes, loss, bps) = (moved.changes, moved.loss_ratio, rate(moved));
     let (seconds, outcome) = (moved.span.as_secs_f64(), outcome(failure));
-    let wrote = wrote(visit, objects);
+    let wrote = wrote(visit, objects).filter(|_| failure.is_none() || bytes > 0 || files > 0);
     let wrote = wrote.as_deref();
     match failure {
         None => info!(
             target: SERVER, session = id, %client, %key, name, verb, export, object, wrote, bytes,
             wire_bytes, files, changes, seconds, rate = bps, loss, outcome, "session ends"
         ),
-        // As the operator wants it.
-        Some(Failure { kind, text }) if is_as_wanted(*kind) => info!(
+        Some(Failure { kind, text }) if is_no_fault(*kind) => info!(
             target: SERVER, session = id, %client, %key, name, verb, export, object, wrote, bytes,
             wire_bytes, files, changes, seconds, rate = bps, loss, outcome, why = text,
             "session ends"
@@ -158,11 +157,12 @@ fn log_end(visit: &Visit, (moved, objects): (&Moved, &Objects), failure: Option<
     }
 }
 
-/// Whether a session that ends so does as the operator's settings say: by hours, quotas and the
-/// list of keys.
-fn is_as_wanted(kind: FailureKind) -> bool {
-    use FailureKind::{OutsideHours, Quota, Revoked};
-    matches!(kind, OutsideHours | Quota | Revoked)
+/// Whether a session that ends so does as the operator's settings say, by hours, quotas and the
+/// list of keys, or as its client wants, which asks for what is not there or gives up. The alerts
+/// leave out the same.
+fn is_no_fault(kind: FailureKind) -> bool {
+    use FailureKind::{Interrupted, Missing, OutsideHours, Quota, Revoked, TimeLimit, Usage};
+    matches!(kind, Interrupted | Missing | OutsideHours | Quota | Revoked | TimeLimit | Usage)
 }
 
 /// What a session wrote, where its request alone does not say it.

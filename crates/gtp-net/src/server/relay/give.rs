@@ -15,7 +15,7 @@ use crate::control::{ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{BlockRanges, Message, Reason, RelayHave, Verb};
-use crate::server::get::moved;
+use crate::server::get::{Extent, moved};
 use crate::server::session::{Client, Ending};
 use crate::server::{Pace, Shared, Stop};
 
@@ -74,7 +74,7 @@ impl Giving {
         let source = Box::new(ShelfSource::of(&shelf).ok_or_else(none)?);
         let source = client.host.open_source(SourceOpen { session: open, source });
         let sent = source.watch();
-        client.told.measure(move || moved(&sent.progress(), None, u64::MAX));
+        client.told.measure(move || moved(&sent.progress(), None, Extent::UNKNOWN));
         let sent = source.watch();
         client.told.pace(move || Some(Pace::from(&sent.progress())));
         let changed = shelf.watch();
@@ -145,7 +145,7 @@ impl Giving {
     }
 
     async fn end(self, verdict: Result<(), Failure>) -> Ending {
-        let moved = moved(&self.source.ended(ENDED_SPAN).await, None, u64::MAX);
+        let moved = moved(&self.source.ended(ENDED_SPAN).await, None, Extent::UNKNOWN);
         let Client { channel, seat, .. } = self.client;
         seat.linger(channel.close()).await;
         Ending { moved, failure: verdict.err(), ..Ending::default() }

@@ -192,7 +192,7 @@ async fn leave(mut channel: ControlChannel, word: Option<Word>) -> Word {
     let word = word.unwrap_or(Word::Done);
     let message = match word {
         Word::Lost => Message::Cancel,
-        Word::Done => Message::Done(Done { files: 0, content_bytes: 0 }),
+        Word::Done => Message::Done(Done::NOTHING),
     };
     let farewell = async {
         if channel.send(&message).await.is_ok() {
