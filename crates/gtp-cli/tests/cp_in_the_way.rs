@@ -343,6 +343,10 @@ fn given_terminal(command: &Command, name: &str) -> Command {
     shell
 }
 
+/// What a login has besides questions, on a busy machine too; and for how many seconds ssh asks.
+const LIMIT: &str = "5s";
+const ASKS: u32 = 7;
+
 #[test]
 fn a_terminal_that_gtp_was_started_with_is_no_question_of_sshs() {
     let sshd = Sshd::with_gtp();
@@ -355,8 +359,8 @@ fn a_terminal_that_gtp_was_started_with_is_no_question_of_sshs() {
     // One that is opened is a question, whichever number it gets.
     let log_in = format!("exec ssh -F '{}' \"$@\"", sshd.world.path("ssh.conf").display());
     for number in [3, 9] {
-        let ask = format!("exec {number}<>{name}; sleep 4; exec {number}>&-\n{log_in}");
-        let mut asks = sshd.gtp("cp", &["--login-limit", "2s", "far:data", "got"]);
+        let ask = format!("exec {number}<>{name}; sleep {ASKS}; exec {number}>&-\n{log_in}");
+        let mut asks = sshd.gtp("cp", &["--login-limit", LIMIT, "far:data", "got"]);
         asks.env("GTP_SSH", sshd.instead(&ask));
         expect(0, given_terminal(&asks, &name));
     }
@@ -369,20 +373,21 @@ fn the_time_in_which_ssh_asks_on_the_terminal_or_by_a_program_is_not_cut_short()
     let content = sshd.file("data", 1_000);
     let (_terminal, name) = terminal();
     let askpass = sshd.world.path("askpass");
-    std::fs::write(&askpass, "#!/bin/sh\nsleep 4\n").unwrap();
+    std::fs::write(&askpass, format!("#!/bin/sh\nsleep {ASKS}\n")).unwrap();
     std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o755)).unwrap();
     let log_in = format!("exec ssh -F '{}' \"$@\"", sshd.world.path("ssh.conf").display());
-    for asks in [format!("exec 3<>{name}; sleep 4; exec 3>&-"), format!("'{}'", askpass.display())]
+    for asks in
+        [format!("exec 3<>{name}; sleep {ASKS}; exec 3>&-"), format!("'{}'", askpass.display())]
     {
         let ssh = sshd.instead(&format!("{asks}\n{log_in}"));
-        let mut copy = sshd.gtp("cp", &["--login-limit", "2s", "far:data", "got"]);
+        let mut copy = sshd.gtp("cp", &["--login-limit", LIMIT, "far:data", "got"]);
         copy.env("GTP_SSH", ssh).env("SSH_ASKPASS", &askpass);
         expect(0, copy);
         assert!(std::fs::read(sshd.world.path("got")).unwrap() == content);
     }
     // Without a question the same time is too long.
-    let ssh = sshd.instead(&format!("sleep 4\n{log_in}"));
-    let mut copy = sshd.gtp("cp", &["--login-limit", "2s", "far:data", "got"]);
+    let ssh = sshd.instead(&format!("sleep {ASKS}\n{log_in}"));
+    let mut copy = sshd.gtp("cp", &["--login-limit", LIMIT, "far:data", "got"]);
     copy.env("GTP_SSH", ssh);
     expect(5, copy);
 }

@@ -72,7 +72,7 @@ fn the_log_as_json_sums_each_transfer_up_with_who_what_how_much_and_how_it_ended
         assert!((0.0..1.0).contains(&end["loss"].as_f64().unwrap()), "{end}");
     }
     let failed = ends.iter().find(|line| line["object"] == "/missing").unwrap();
-    assert_eq!([&failed["level"], &failed["outcome"]], ["WARN", "missing"]);
+    assert_eq!([&failed["level"], &failed["outcome"]], ["INFO", "missing"]);
     assert!(failed["why"].as_str().unwrap().contains("missing"), "{failed}");
 }
 
@@ -93,7 +93,10 @@ fn no_name_that_a_client_sends_breaks_a_line_of_the_log_or_commands_a_terminal()
 fn the_journal_gets_the_level_of_each_line_and_no_second_time() {
     let world = World::new();
     let server = serving(&world, &["--log-format", "journald"]);
-    world.expect(3, &["get", &server.url("missing"), "x"]);
+    let content = world.export("file", 10);
+    std::fs::write(world.path("mine"), content).unwrap();
+    // No directory is where this file is.
+    world.expect(4, &["put", "mine", &server.url("file/mine")]);
     wait_for_ends(&world, "session ends", 2);
     let said = log(&world);
     assert!(said.starts_with("<6>gtp_serve: serving export on "), "{said}");

@@ -27,7 +27,8 @@ fn source(from: &End, world: &World, size: u64, transfer: &Incoming) -> Outgoing
 
 #[test]
 fn each_engine_of_a_source_sends_the_sessions_that_are_its_own_from_one_port() {
-    let world = world(End::new(unlimited()));
+    // Slow enough that no engine is done before another one has had a processor.
+    let world = world(End::new(host_config(Rate::UNLIMITED, Rate::from_mbps(250))));
     let engines = wide();
     let mut transfer = world.transfer(60 * MIB);
     let _sources: Vec<Outgoing> =

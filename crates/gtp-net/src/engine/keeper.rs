@@ -310,7 +310,7 @@ impl Lookout {
         let (past, found) = (Past::Orphaned, Some(found));
         *search = Search { found, past, refusals, hopes, ..Search::new() };
         match again {
-            true if self.leads => tracing::info!("the daemon is back: it shares the capacity out"),
+            true if self.leads => tracing::warn!("the daemon is back: it shares the capacity out"),
             false if self.leads => {
                 tracing::info!("this process shares capacity through the daemon");
             }

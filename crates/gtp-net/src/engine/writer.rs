@@ -2,7 +2,8 @@
 //!
 //! A clerk of the crew's owns the [`BlockSink`], takes jobs in order and answers each. It makes
 //! what was written durable at least every 50 ms. After a failure, or when nobody can give it work
-//! any more, it keeps for a resume what can be kept, and ends.
+//! any more, it keeps for a resume what can be kept, and ends. Its last answer comes when it has
+//! let go of the destination, so that another transfer may write there.
 
 #[cfg(test)]
 mod tests;
@@ -83,14 +84,14 @@ impl WriteJobs {
             WriteJobs::Here(writer) => {
                 let mut here = writer.borrow_mut();
                 let Some(writer) = here.as_mut() else { return };
-                match writer.try_to(job) {
-                    Ok(Next::Job) => {}
-                    Ok(Next::End) => *here = None,
-                    Err(error) => {
-                        writer.fail(error);
-                        *here = None;
-                    }
-                }
+                let last = match writer.try_to(job) {
+                    Ok(Next::Job) => return,
+                    Ok(Next::End(last)) => last,
+                    Err(error) => writer.fail(error),
+                };
+                let farewell = writer.farewell(last);
+                *here = None;
+                farewell();
             }
         }
     }
@@ -145,7 +146,8 @@ pub(super) struct Writer {
 /// Whether the writer goes on.
 enum Next {
     Job,
-    End,
+    /// It ends, and this is its last answer.
+    End(Written),
 }
 
 impl Writer {
@@ -159,11 +161,19 @@ impl Writer {
         writer
     }
 
-    fn fail(&mut self, error: SinkError) {
+    /// Ends for a failure; returns its last answer.
+    fn fail(&mut self, error: SinkError) -> Written {
         // The failure itself is what matters; suspending is best effort.
         let _ = self.sink.suspend();
         self.tell_named();
-        self.answer(Written::Failed(error));
+        Written::Failed(error)
+    }
+
+    /// Gives the last answer. Until the writer has let go of the destination, no other transfer
+    /// may write there, so this is done after that.
+    fn farewell(&self, last: Written) -> Box<dyn FnOnce() + Send> {
+        let (transfer, notices) = (self.transfer, self.notices.clone());
+        Box::new(move || notices.send(Notice::Written(transfer, last)))
     }
 
     fn try_to(&mut self, job: WriteJob) -> Result<Next, SinkError> {
@@ -186,14 +196,12 @@ impl Writer {
                 let finished = self.sink.finish()?;
                 self.tell_refused();
                 self.tell_named();
-                self.answer(Written::Finished(finished));
-                return Ok(Next::End);
+                return Ok(Next::End(Written::Finished(finished)));
             }
             WriteJob::Suspend => {
                 self.sink.suspend()?;
                 self.tell_named();
-                self.answer(Written::Suspended);
-                return Ok(Next::End);
+                return Ok(Next::End(Written::Suspended));
             }
         }
         Ok(Next::Job)
@@ -268,14 +276,12 @@ impl Writer {
 
     /// What follows for its desk.
     fn step(&mut self, done: Result<Next, SinkError>) -> Step {
-        match done {
-            Ok(Next::Job) => Step::Go,
-            Ok(Next::End) => Step::End,
-            Err(error) => {
-                self.fail(error);
-                Step::End
-            }
-        }
+        let last = match done {
+            Ok(Next::Job) => return Step::Go,
+            Ok(Next::End(last)) => last,
+            Err(error) => self.fail(error),
+        };
+        Step::End(self.farewell(last))
     }
 
     fn answer(&self, written: Written) {
@@ -299,7 +305,7 @@ impl Clerk for Writer {
     fn work(&mut self, job: WriteJob) -> Step {
         let done = self.try_to(job).and_then(|next| match next {
             Next::Job => self.checkpoint_if_due(),
-            Next::End => Ok(Next::End),
+            end @ Next::End(_) => Ok(end),
         });
         self.step(done)
     }

@@ -72,8 +72,8 @@ fn lets_in(own: &str) -> String {
 /// What shows whose hours these are, and what changes them.
 fn which_hours(own: &str) -> String {
     format!(
-        "gtp keys test {own}    # there: which hours these are; gtp keys add {own} --window changes \
-         those of the key"
+        "gtp keys test {own}    # there: which hours these are; gtp keys add {own} --window \
+         changes those of the key"
     )
 }
 

@@ -49,8 +49,8 @@ pub(in crate::engine) enum Step {
     /// What it has begun can wait, and takes turns with others of this kind for this party. Its
     /// next jobs come after that.
     Chore(Party),
-    /// It has ended.
-    End,
+    /// It has ended. This is done once it is gone, with all that it held.
+    End(Box<dyn FnOnce() + Send>),
 }
 
 /// Jobs are done for so long before others have a turn: some blocks, or a file's sync.
@@ -153,7 +153,7 @@ impl<C: Clerk> Desk<C> {
             let Some(job) = job else { return clerk.tick() };
             match clerk.work(job) {
                 Step::Go => {}
-                other @ (Step::Chore(_) | Step::End) => return other,
+                other @ (Step::Chore(_) | Step::End(_)) => return other,
             }
         }
         clerk.tick()
@@ -163,8 +163,12 @@ impl<C: Clerk> Desk<C> {
     fn put_back(&self, mut clerk: C, step: Step) -> Next {
         let due = clerk.due();
         let mut state = self.state();
+        let mut farewell = None;
         let next = match step {
-            Step::End => None,
+            Step::End(last) => {
+                farewell = Some(last);
+                None
+            }
             Step::Chore(party) => {
                 state.chore = true;
                 Some(Next::Chore(party))
@@ -184,12 +188,14 @@ impl<C: Clerk> Desk<C> {
         }
         state.standing = Standing::Over;
         let jobs = std::mem::take(&mut state.jobs);
-        let ended = matches!(step, Step::End);
         drop(state);
-        if !ended {
+        if farewell.is_none() {
             clerk.close();
         }
         drop((clerk, jobs));
+        if let Some(farewell) = farewell {
+            farewell();
+        }
         Next::Rest
     }
 }
