@@ -158,6 +158,7 @@ pub fn trust_lists(bytes: &[u8]) {
     if let Ok(keys) = AuthorizedKeys::load(&path) {
         let nobody = Fingerprint::of_public_key(b"nobody");
         assert!(!keys.access(&nobody).read && !keys.access(&nobody).write);
+        assert!(keys.share(&nobody).is_none());
     }
 }
 

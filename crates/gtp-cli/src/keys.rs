@@ -4,6 +4,7 @@
 //! fingerprint or by the comment on its line. What a line means is decided where servers read it.
 
 mod places;
+mod shares;
 mod timetable;
 
 use std::path::{Path, PathBuf};
@@ -11,8 +12,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueHint};
 use gtp::{
-    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Below, Edit, EditError, Failure,
-    FailureKind, Fingerprint, GROUPS_OF_KEY_MOST, Hours, KeyLine, KeyListFile, LineChange,
+    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, Below, Edit, EditError, Exports,
+    Failure, FailureKind, Fingerprint, GROUPS_OF_KEY_MOST, Hours, KeyLine, KeyListFile, LineChange,
     LocalTime, PLACES_MOST, PlacesChange, TrustError, is_name,
 };
 use serde_json::json;
@@ -20,6 +21,7 @@ use serde_json::json;
 use crate::output;
 use crate::verbs::other;
 use places::Places;
+use shares::{ShareArgs, Shares};
 pub use timetable::Groups;
 use timetable::{Timetable, window};
 
@@ -31,10 +33,11 @@ gtp-authorized_keys(5) says at length:
   SHA256:BBBB... read,write group=staff      # is in [group.staff] of the configuration
   SHA256:CCCC... read=pub write=home/c delete=home/c   # at these places alone
   SHA256:DDDD... window=\"mon-fri 20:00-06:00, sat,sun 00:00-24:00\"
+  SHA256:EEEE... rate=50Mbit weight=2 guarantee=10Mbit   # all its sessions together
 RIGHTS are read, write or read,write; without them a key may do all that the server allows. Options:
 group=NAME,... and read=, write= and delete=PLACE,... for a server with several exports (a place is
-EXPORT or EXPORT/PATH), and window=HOURS by the server's clock and time zone. `gtp id` prints a
-host's fingerprint.";
+EXPORT or EXPORT/PATH), window=HOURS by the server's clock and time zone, and rate=RATE,
+weight=WEIGHT and guarantee=RATE as a group has them. `gtp id` prints a host's fingerprint.";
 
 /// What is said of the list beside that.
 const CHANGES: &str = "\
@@ -78,6 +81,8 @@ enum Deed {
         /// those that its line names; `-` for none. Otherwise a listed key keeps its groups
         #[arg(long, value_name = "NAMES", value_parser = groups, allow_hyphen_values = true)]
         group: Option<Names>,
+        #[command(flatten)]
+        share: ShareArgs,
         #[command(flatten)]
         places: PlacesArgs,
     },
@@ -135,11 +140,11 @@ pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
     };
     let file = KeyListFile::at(&path);
     match args.deed {
-        Deed::Add { key, rights, name, window, group, places } => {
+        Deed::Add { key, rights, name, window, group, share, places } => {
             let groups = group.as_ref().map(|Names(groups)| &groups[..]);
             let (comment, hours) = (name.as_deref(), window.as_ref());
-            let places = places.change();
-            add(&file, &path, key, &LineChange { rights, comment, hours, groups, places })
+            let (share, places) = (share.change(), places.change());
+            add(&file, &path, key, &LineChange { rights, comment, hours, groups, share, places })
         }
         Deed::List { json } => list(&file, &path, json),
         Deed::Revoke { key } => {
@@ -195,23 +200,12 @@ fn list(file: &KeyListFile, path: &Path, json: bool) -> Result<ExitCode, Failure
         output::aside(format_args!("no key is listed in {}", path.display()));
     }
     for line in lines {
-        let KeyLine { number, says, is_narrowed, hours, groups, comment } = line;
-        match says {
-            Ok((key, access)) if json => output::json(json!({
-                "event": "key", "line": number, "key": key.to_string(),
-                "read": access.read, "write": access.write, "name": comment,
-                "narrowed": is_narrowed, "window": window(&hours), "groups": groups,
-            }))?,
-            Ok((key, access)) => {
-                let narrowed = if is_narrowed { "  (at named places alone)" } else { "" };
-                let hours = window(&hours).map_or_else(String::new, |said| format!("  ({said})"));
-                let (rights, groups) = (access.words(), in_brackets(&groups));
-                let more = format!("{groups}{narrowed}{hours}");
-                output::line(format_args!("{key}  {rights:<10}  {comment}{more}"))?;
-            }
+        match line.says {
+            Ok(says) if json => output::json(record(&line, says))?,
+            Ok(says) => output::line(in_words(&line, says))?,
             Err(why) => {
                 unread += 1;
-                output::aside(format_args!("{}, line {number}: {why}", path.display()));
+                output::aside(format_args!("{}, line {}: {why}", path.display(), line.number));
             }
         }
     }
@@ -221,6 +215,26 @@ fn list(file: &KeyListFile, path: &Path, json: bool) -> Result<ExitCode, Failure
         return Err(Failure::new(FailureKind::Authentication, text));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A line for programs.
+fn record(line: &KeyLine, (key, access): (Fingerprint, Access)) -> serde_json::Value {
+    let mut record = json!({
+        "event": "key", "line": line.number, "key": key.to_string(),
+        "read": access.read, "write": access.write, "name": line.comment,
+        "narrowed": line.is_narrowed, "window": window(&line.hours), "groups": line.groups,
+    });
+    shares::add_line(&mut record, line.share);
+    record
+}
+
+/// A line for people.
+fn in_words(line: &KeyLine, (key, access): (Fingerprint, Access)) -> String {
+    let narrowed = if line.is_narrowed { "  (at named places alone)" } else { "" };
+    let said = |said: Option<String>| said.map_or_else(String::new, |said| format!("  ({said})"));
+    let (share, hours) = (said(shares::of_line(line.share)), said(window(&line.hours)));
+    let (rights, groups, comment) = (access.words(), in_brackets(&line.groups), &line.comment);
+    format!("{key}  {rights:<10}  {comment}{groups}{narrowed}{share}{hours}")
 }
 
 /// Groups as a list of sessions shows them.
@@ -249,7 +263,9 @@ fn test(
     let numbers: Vec<usize> = of_key.clone().map(|line| line.number).collect();
     let narrowed = of_key.filter(|line| line.is_narrowed).map(|line| line.number);
     let narrowed: Vec<usize> = narrowed.collect();
-    let timetable = Timetable::of(&trusted, &key, groups, LocalTime::now());
+    let (now, none) = (LocalTime::now(), Exports::default());
+    let shares = Shares::of(&trusted, &key, (groups, &none), &now);
+    let timetable = Timetable::of(&trusted, &key, groups, now);
     let places = Places::of(&trusted, &key, groups);
     if json {
         let mut record = json!({
@@ -257,11 +273,12 @@ fn test(
             "name": trusted.comment(&key), "lines": numbers, "narrowed_lines": narrowed,
         });
         timetable.add_to(&mut record);
+        shares.add_to(&mut record);
         places.add_to(&mut record);
         output::json(record)?;
     } else {
         let reason = reason(key, access, (&numbers, &narrowed), path);
-        output::line(format_args!("{reason}{timetable}{places}"))?;
+        output::line(format_args!("{reason}{shares}{timetable}{places}"))?;
     }
     let may = access != Access::NONE && timetable.is_open() && places.are_some();
     Ok(if may { ExitCode::SUCCESS } else { ExitCode::from(NOT_LISTED) })
@@ -336,7 +353,9 @@ fn words(access: Access) -> &'static str {
 fn failed(error: impl Into<EditError>) -> Failure {
     let error = error.into();
     let kind = match &error {
-        EditError::NoPlace(_) | EditError::Unsayable(_) => FailureKind::Usage,
+        EditError::NoPlace(_) | EditError::Unsayable(_) | EditError::Senseless(..) => {
+            FailureKind::Usage
+        }
         EditError::List(TrustError::Exposed(_)) => FailureKind::Authentication,
         EditError::List(
             TrustError::File { .. } | TrustError::Line { .. } | TrustError::Refused(_),

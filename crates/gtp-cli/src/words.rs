@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use gtp::in_step::After;
-use gtp::{Rate, Span, Value, WEIGHT_LOW};
+use gtp::{Rate, Span, Value};
 use gtp_emu::units_text;
 pub use gtp_text::count;
 use gtp_text::{Unit, scaled};
@@ -78,15 +78,7 @@ pub fn engines(text: &str) -> Result<usize, String> {
 
 /// Reads a weight.
 pub fn weight(text: &str) -> Result<f64, String> {
-    if text == "low" {
-        return Ok(WEIGHT_LOW);
-    }
-    let weight: f64 = text.parse().map_err(|_| "a weight is a number, or `low`".to_owned())?;
-    if (0.001..=1000.0).contains(&weight) {
-        Ok(weight)
-    } else {
-        Err("a weight is from 0.001 to 1000".into())
-    }
+    gtp::read_weight(text).map_err(str::to_owned)
 }
 
 /// Reads a BLAKE3 hash: 64 hexadecimal digits.

@@ -1,5 +1,5 @@
-//! What groups of clients have of a server together, and what a hangup changes of it for sessions
-//! that run.
+//! What groups of clients have of a server together and single keys by their lines, and what a
+//! hangup or another line changes of it for sessions that run.
 
 mod common;
 
@@ -105,6 +105,11 @@ impl Shared {
         list(&self.world, many, one);
         let id = Pid::from_raw(self.server.id() as i32).unwrap();
         kill_process(id, Signal::HUP).unwrap();
+    }
+
+    /// Writes other lines of both keys while transfers go on; the server is told nothing.
+    fn lines(&self, many: &str, one: &str) {
+        list(&self.world, many, one);
     }
 
     /// Mbit/s that the sessions of a key move.
@@ -289,4 +294,55 @@ fn groups_of_a_server_with_one_directory_have_their_rates_and_hours_and_a_hangup
     shared.change_all(&export(&shared.world), "group=lab", "group=two");
     wait_for("the hangup", || shared.log().contains("reload: the configuration stays as it was"));
     shared.refuses_one();
+}
+
+#[test]
+fn what_a_line_gives_its_key_counts_for_sessions_that_run_as_soon_as_it_is_written() {
+    let mut shared = Shared::new("");
+    shared.get("many", 3);
+    shared.get("one", 1);
+    shared.wait(30.0, 30.0);
+    shared.lines("rate=12Mbit", "");
+    shared.wait(12.0, 48.0);
+    shared.lines("weight=2", "");
+    shared.wait(40.0, 20.0);
+    shared.lines("", "guarantee=45Mbit");
+    shared.wait(15.0, 45.0);
+    let page = common::page(shared.metrics).unwrap();
+    assert!(!page.contains("group=\""), "a line is no group: {page}");
+    shared.lines("guarantee=40Mbit", "guarantee=80Mbit");
+    shared.wait(20.0, 40.0);
+    let said = "guarantees of 120 Mbit/s for groups and keys together are more than the 60 Mbit/s";
+    wait_for("what is promised", || shared.log().contains(said));
+}
+
+#[test]
+fn a_line_and_groups_combine_and_a_guarantee_of_its_own_takes_a_key_out_of_its_groups_rate() {
+    let mut shared = Shared::of_directory("[group.lab]\nrate = \"16Mbit\"\n");
+    shared.get("many", 3);
+    shared.get("one", 1);
+    shared.wait(16.0, 16.0);
+    shared.lines("group=lab rate=20Mbit", "group=lab rate=8Mbit");
+    shared.wait(16.0, 8.0);
+    let tables = "[group.lab]\ntotal-rate = \"20Mbit\"\n";
+    shared.change_all(tables, "group=lab guarantee=5Mbit", "group=lab");
+    shared.wait(20.0, 20.0);
+    shared.lines("group=lab", "group=lab");
+    shared.wait(10.0, 10.0);
+}
+
+#[test]
+fn under_a_daemon_lines_give_their_keys_the_same() {
+    let mut shared = Shared::joined("");
+    shared.get("many", 3);
+    shared.get("one", 1);
+    shared.wait(30.0, 30.0);
+    shared.lines("rate=12Mbit", "weight=3");
+    shared.wait(12.0, 48.0);
+    shared.lines("guarantee=40Mbit", "weight=3");
+    shared.wait(40.0, 20.0);
+    let (_, sessions) = gtp_share::client::sessions(&shared.world.path("gtpd.sock")).unwrap();
+    let clients = sessions.into_iter().filter_map(|session| session.client);
+    let many = clients.into_iter().find(|client| client.name == "many").unwrap();
+    assert_eq!((many.groups.as_str(), many.group_guarantee), ("", 40_000_000));
 }

@@ -324,6 +324,79 @@ fn a_key_is_put_into_groups_and_taken_out_by_command_and_the_list_shows_them() {
 }
 
 #[test]
+fn a_key_gets_a_rate_a_weight_and_a_guarantee_by_command_and_loses_them_again() {
+    let world = World::new();
+    let keys = |args: &[&str]| world.run("server", &[&["keys"], args].concat());
+    let key = id(&world, "client");
+    let add = |args: &[&str]| {
+        let added = keys(&[&["add", &key], args].concat());
+        assert_eq!(added.status.code(), Some(0), "{}", said(&added));
+        said(&keys(&["list"]))
+    };
+    let all = ["--name", "anna", "--rate", "50Mbit", "--weight", "2", "--guarantee", "10Mbit"];
+    let words = "anna  (rate 50 Mbit/s, weight 2, guarantee 10 Mbit/s)\n";
+    assert!(add(&all).ends_with(words), "{}", said(&keys(&["list"])));
+    assert!(add(&["--rights", "read"]).ends_with(words), "they stay");
+    let record = &events(&keys(&["list", "--json"]))[0];
+    let numbers = ["rate", "weight", "guarantee"].map(|name| record[name].as_f64());
+    assert_eq!(numbers, [Some(50e6), Some(2.0), Some(10e6)]);
+    let tested = said(&keys(&["test", "anna"]));
+    let words = "; it has 50 Mbit/s at most with all its sessions, each way, a weight of 2, \
+                 10 Mbit/s served first";
+    assert!(tested.contains(words), "{tested}");
+    let refused = keys(&["add", &key, "--rate", "5Mbit"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    assert!(said(&refused).contains("guarantee= is more than rate="), "{}", said(&refused));
+    let off = add(&["--rate", "-", "--guarantee", "-", "--weight", "-"]);
+    assert!(off.ends_with("anna\n"), "{off}");
+    assert!(!said(&keys(&["test", "anna"])).contains("it has"));
+    let bad = [
+        ["--rate", "0Mbit"],
+        ["--rate", "50"],
+        ["--rate", "1001Tbit"],
+        ["--guarantee", "some"],
+        ["--weight", "0"],
+        ["--weight", "NaN"],
+    ];
+    for [option, value] in bad {
+        let refused = keys(&["add", &key, option, value]);
+        assert_eq!(refused.status.code(), Some(2), "{option} {value}: {}", said(&refused));
+    }
+}
+
+#[test]
+fn a_test_of_a_key_says_what_its_line_and_its_groups_give_it_together() {
+    let world = World::new();
+    let key = id(&world, "client");
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    let list = |rest: &str| {
+        std::fs::write(world.path("server/authorized_keys"), format!("{key} {rest}\n")).unwrap();
+    };
+    let config = "[group.lab]\nrate = \"30Mbit\"\nweight = 3\ntotal-rate = \"80Mbit\"\n\
+                  guarantee = \"20Mbit\"\n";
+    std::fs::write(world.path("server/config.toml"), config).unwrap();
+    let test = |args: &[&str]| world.run("server", &[&["keys", "test", &key], args].concat());
+    list("group=lab rate=50Mbit weight=2");
+    let words = "; it has 30 Mbit/s at most with all its sessions, each way, a weight of 3, \
+                 80 Mbit/s with all of group lab, 20 Mbit/s served first to group lab";
+    assert!(said(&test(&[])).contains(words), "{}", said(&test(&[])));
+    let share = &events(&test(&["--json"]))[0]["share"];
+    let expected = serde_json::json!({
+        "rate": 30_000_000, "weight": 3.0, "guarantee": null, "group": "lab",
+        "group_total_rate": 80_000_000, "group_guarantee": 20_000_000,
+    });
+    assert_eq!(share, &expected);
+    list("group=lab guarantee=5Mbit");
+    let share = &events(&test(&["--json"]))[0]["share"];
+    assert_eq!((&share["guarantee"], &share["group"]), (&5_000_000.into(), &().into()));
+    list("rate=0Mbit");
+    let broken = test(&[]);
+    assert_eq!(broken.status.code(), Some(7), "{}", said(&broken));
+    let words = "line 1: expected a rate above zero behind rate= or guarantee=";
+    assert!(said(&broken).contains(words), "{}", said(&broken));
+}
+
+#[test]
 fn a_key_gets_places_by_command_and_a_server_with_several_exports_goes_by_them() {
     let world = World::new();
     world.export("home/anna/file", 10);
@@ -382,8 +455,9 @@ fn the_help_of_the_list_and_of_a_server_tells_the_whole_syntax_of_a_line() {
     for verb in ["keys", "serve"] {
         let help = said(&world.run("server", &[verb, "--help"]));
         let line = "FINGERPRINT [RIGHTS] [OPTION=VALUE...] [# COMMENT]";
-        for words in [line, "group=", "read=", "write=", "delete=", "window=", "authorized_keys(5)"]
-        {
+        let options = ["group=", "read=", "write=", "delete=", "window="];
+        let shares = ["rate=", "weight=", "guarantee="];
+        for words in options.into_iter().chain(shares).chain([line, "authorized_keys(5)"]) {
             assert!(help.contains(words), "{verb}: {words} is not in {help}");
         }
     }

@@ -79,10 +79,10 @@ pub use gtp_net::router::{
 };
 pub use gtp_net::server::{
     Asked, Asker, BadExports, BadReach, Change, Confines, EXPORTS_MOST, ExportRule, Exports,
-    GROUPS_MOST, GroupRule, GroupShare, KEYS_OF_GROUP_MOST, Limits, Moved, Objects, Pace, Pulse,
-    Quota, QuotaOf, QuotaStands, Quotas, Reach, Request, Rights, Room, Running, ServerEvent,
-    SessionId, Sessions, ShareAt, Sockets, Visibility, Visit, Voucher, Who, Whose, WhyRefused,
-    questions,
+    GROUPS_MOST, GroupRule, GroupShare, KEYS_OF_GROUP_MOST, KeyPart, KeyTerms, Limits, Moved,
+    Objects, Pace, Pulse, Quota, QuotaOf, QuotaStands, Quotas, Reach, Request, Rights, Room,
+    Running, ServerEvent, SessionId, Sessions, ShareAt, Sockets, Visibility, Visit, Voucher, Who,
+    Whose, WhyRefused, questions,
 };
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,
@@ -90,8 +90,9 @@ pub use gtp_net::stream::{
 };
 pub use gtp_net::trust::{
     AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, BadHours, BadPlace, Below, Closed, Edit,
-    EditError, GROUPS_OF_KEY_MOST, Grants, Hours, KNOWN_HOSTS_FILE, KeyLine, KeyListFile,
-    LineChange, LocalTime, PLACES_MOST, PlacesChange, TrustError, is_name, unknown_zone,
+    EditError, GROUPS_OF_KEY_MOST, Grants, Hours, KNOWN_HOSTS_FILE, KeyLine, KeyListFile, KeyShare,
+    LineChange, LocalTime, PLACES_MOST, PlacesChange, Setting, ShareChange, TrustError, is_name,
+    read_weight, unknown_zone,
 };
 pub use gtp_store::replica;
 pub use gtp_store::{

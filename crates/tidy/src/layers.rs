@@ -37,7 +37,7 @@ const LAYERS: [Layer; 24] = [
     pure("gtp-path", &["gtp-alloc", "gtp-link", "gtp-peers"], &["libm"]),
     open("gtp-sim", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers"]),
     open("gtp-sys", &["gtp-alloc"]),
-    open("gtp-emu", &["gtp-alloc", "gtp-link", "gtp-sys"]),
+    open("gtp-emu", &["gtp-alloc", "gtp-link", "gtp-sys", "gtp-text"]),
     open("gtp-store", &["gtp-alloc", "gtp-ranges", "gtp-text"]),
     open("gtp-share", &["gtp-alloc", "gtp-proto", "gtp-sys", "gtp-text"]),
     open("gtpd", &["gtp-alloc", "gtp-proto", "gtp-share", "gtp-sys"]),

@@ -76,7 +76,7 @@ impl FromText for Queue {
             Queue::Span(span) => span <= DELAY_MOST,
         };
         let most = "a size of at most 1TiB or a time of at most 1h";
-        if fits { Ok(read) } else { Err(units_text::outside(text, most)) }
+        if fits { Ok(read) } else { Err(UnitError::outside(text, most)) }
     }
 }
 
@@ -144,7 +144,7 @@ fn bounded<T: PartialOrd>(
     expected: &'static str,
 ) -> Result<T, UnitError> {
     let value = parse(text)?;
-    if bounds.contains(&value) { Ok(value) } else { Err(units_text::outside(text, expected)) }
+    if bounds.contains(&value) { Ok(value) } else { Err(UnitError::outside(text, expected)) }
 }
 
 impl<'de, T: FromText> Deserialize<'de> for Text<T> {

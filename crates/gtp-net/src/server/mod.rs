@@ -73,7 +73,7 @@ pub use confines::Confines;
 pub use event::{
     Change, Changes, Moved, Request, Room, ServerEvent, SessionId, Visit, Whose, WhyRefused,
 };
-pub use group_shares::{GroupShare, SHARES_AT_MOST, ShareAt};
+pub use group_shares::{GroupShare, KeyPart, KeyTerms, SHARES_AT_MOST, ShareAt};
 pub use objects::Objects;
 pub use place::listen_address;
 pub use pulse::{Asked, Asker, Pulse, questions};

@@ -3,14 +3,17 @@
 //!
 //! A line that cannot be read is an error with its number, never a key that is silently left out
 //! or let in. What a key may do is at most what the server itself allows. The options say to which
-//! groups a key belongs, when it may come, and what it may do where in a server with several
-//! exports.
+//! groups a key belongs, when it may come, what it has of the server's rates, and what it may do
+//! where in a server with several exports.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use gtp_alloc::Rate;
+
 use super::grants::{Below, GROUPS_OF_KEY_MOST, Grants, PLACES_MOST, is_name};
 use super::hours::Hours;
+use super::key_share::KeyShare;
 use super::{LineError, TrustError, parse_lines, read_list};
 use crate::identity::{Fingerprint, guard};
 
@@ -65,13 +68,13 @@ impl Access {
 }
 
 /// The list of client keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AuthorizedKeys {
     keys: Vec<Listed>,
 }
 
 /// A line of the list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Listed {
     pub key: Fingerprint,
     pub access: Access,
@@ -81,6 +84,8 @@ pub(super) struct Listed {
     grants: Grants,
     /// When it may come.
     pub hours: Hours,
+    /// What it has of the server's rates.
+    pub share: KeyShare,
     /// What stands behind the `#`, escaped for display and cut; empty if there is nothing.
     comment: String,
 }
@@ -152,6 +157,30 @@ impl AuthorizedKeys {
         self.keys.iter().any(|line| !line.hours.is_always())
     }
 
+    /// What the key has of the server's rates by its lines; nothing if these give it no right.
+    pub fn share(&self, client: &Fingerprint) -> KeyShare {
+        match self.access(client) {
+            Access::NONE => KeyShare::default(),
+            Access { .. } => self.lines(client).fold(KeyShare::default(), |a, l| a.and(l.share)),
+        }
+    }
+
+    /// Whether a line says what its key has of the server's rates.
+    pub fn have_shares(&self) -> bool {
+        self.keys.iter().any(|line| !line.share.is_none())
+    }
+
+    /// What lines guarantee to keys that have some right, all of them together.
+    pub fn guaranteed(&self) -> Rate {
+        let mut all: BTreeMap<Fingerprint, (Access, KeyShare)> = BTreeMap::new();
+        for line in &self.keys {
+            let (access, share) = all.entry(line.key).or_default();
+            (*access, *share) = (access.and(line.access), share.and(line.share));
+        }
+        let listed = all.into_values().filter(|(access, _)| *access != Access::NONE);
+        listed.map(|(_, share)| share.promised()).fold(Rate::ZERO, Rate::saturating_add)
+    }
+
     /// Takes every right from lines that name places with `read=`, `write=` or `delete=`, for a
     /// server that has no exports in which such a place could be. Returns whose lines these are, by
     /// their comments or fingerprints.
@@ -190,7 +219,7 @@ pub enum Strangers {
 }
 
 /// What a server believes about clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClientTrust {
     /// The list.
     pub keys: AuthorizedKeys,
@@ -225,13 +254,14 @@ pub(super) fn parse_line(words: &[&str], comment: &str) -> Result<Listed, LineEr
         let quoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
         listed.take(name, quoted.unwrap_or(value))?;
     }
+    listed.share.check()?;
     Ok(listed)
 }
 
 impl Listed {
     fn new(key: Fingerprint, access: Access, comment: String) -> Listed {
         let (groups, grants, hours) = (Vec::new(), Grants::default(), Hours::default());
-        Listed { key, access, groups, grants, hours, comment }
+        Listed { key, access, groups, grants, hours, share: KeyShare::default(), comment }
     }
 
     /// Whose it is, for people.
@@ -249,6 +279,9 @@ impl Listed {
 
     /// Takes an option of the line.
     fn take(&mut self, name: &str, value: &str) -> Result<(), LineError> {
+        if let Some(taken) = self.share.take(name, value) {
+            return taken;
+        }
         let places = match name {
             "group" if self.groups.is_empty() => {
                 let names: Vec<String> = value.split(',').map(str::to_owned).collect();

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use super::authorized::{Listed, parse_line};
 use super::grants::Below;
 use super::hours::Hours;
+use super::key_share::{KeyShare, ShareChange, that_counts};
 use super::{Access, FILE_MAX, LineError, TrustError, read_list, words_of};
 use crate::identity::{Fingerprint, guard, place};
 
 /// A line of the list of client keys, as it stands in the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KeyLine {
     /// Its number, from 1.
     pub number: usize,
@@ -25,6 +26,8 @@ pub struct KeyLine {
     pub hours: Hours,
     /// The groups that it names.
     pub groups: Vec<String>,
+    /// What the key has of the server's rates by this line.
+    pub share: KeyShare,
     /// The comment behind it, escaped for display; empty if there is none.
     pub comment: String,
 }
@@ -40,6 +43,8 @@ pub struct LineChange<'a> {
     pub hours: Option<&'a Hours>,
     /// The groups that it is in.
     pub groups: Option<&'a [String]>,
+    /// What it has of the server's rates.
+    pub share: ShareChange,
     /// Where it may do what.
     pub places: PlacesChange<'a>,
 }
@@ -77,6 +82,9 @@ pub enum EditError {
     /// A line cannot hold this place, which is escaped for display.
     #[error("a line cannot name `{0}`: a place there has no comma, `#`, quotation mark or tab")]
     Unsayable(String),
+    /// What the line would say with the change makes no sense.
+    #[error("a line of {0} would make no sense then: {1}")]
+    Senseless(Fingerprint, LineError),
 }
 
 /// A file that lists client keys, to be shown and changed.
@@ -105,7 +113,7 @@ impl KeyListFile {
     /// cannot hold these, they stay several.
     ///
     /// # Errors
-    /// [`EditError::List`], [`EditError::NoPlace`], [`EditError::Unsayable`].
+    /// [`EditError`], if the list is left as it is.
     pub fn add(
         &self,
         key: Fingerprint,
@@ -167,9 +175,10 @@ fn lines_of(text: &str) -> Vec<KeyLine> {
         let is_narrowed = says.as_ref().is_ok_and(Listed::is_narrowed);
         let hours = says.as_ref().map_or_else(|_| Hours::default(), |listed| listed.hours.clone());
         let groups = says.as_ref().map_or_else(|_| Vec::new(), |listed| listed.groups.clone());
+        let share = says.as_ref().map_or_else(|_| KeyShare::default(), |listed| listed.share);
         let says = says.map(|listed| (listed.key, listed.access));
         let comment = gtp_text::of_text(comment.trim());
-        Some(KeyLine { number, says, is_narrowed, hours, groups, comment })
+        Some(KeyLine { number, says, is_narrowed, hours, groups, share, comment })
     });
     parsed.collect()
 }
@@ -187,7 +196,7 @@ fn rights_of(text: &str, key: Fingerprint) -> Option<Access> {
 }
 
 /// The options on these lines of a key, each name once and nothing said twice; with the hours,
-/// groups and places of the change, if it has some.
+/// groups, rates and places of the change, if it has some.
 fn options_of<'t>(lines: impl Iterator<Item = &'t str>, change: &LineChange<'_>) -> Vec<String> {
     let mut merged: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in lines {
@@ -201,9 +210,10 @@ fn options_of<'t>(lines: impl Iterator<Item = &'t str>, change: &LineChange<'_>)
             }
         }
     }
-    let said = |name: &str, values: Vec<&str>| match name {
-        "window" => windows_of(&values),
-        _ => once_each(values.iter().flat_map(|value| value.split(','))),
+    let said = |name: &str, values: Vec<&str>| match (name, that_counts(name, &values)) {
+        ("window", _) => windows_of(&values),
+        (_, Some(counts)) => counts.to_owned(),
+        (_, None) => once_each(values.iter().flat_map(|value| value.split(','))),
     };
     let merged = merged.into_iter().map(|(name, values)| (name, said(name, values)));
     let mut merged: Vec<(&str, String)> = merged.collect();
@@ -218,6 +228,7 @@ fn options_of<'t>(lines: impl Iterator<Item = &'t str>, change: &LineChange<'_>)
     let PlacesChange { read, write, delete } = change.places;
     let new = [("group", groups), ("window", hours), ("read", places(read))];
     let new = new.into_iter().chain([("write", places(write)), ("delete", places(delete))]);
+    let new = new.chain(change.share.options());
     for (name, new) in new {
         let Some(new) = new else { continue };
         merged.retain(|(there, _)| *there != name);
@@ -320,26 +331,32 @@ fn kinds_of(text: &str, key: Fingerprint) -> Vec<OfKind<'_>> {
     kinds
 }
 
-/// The change for each of several lines: windows, groups and places of all lines count together, so
-/// new ones go to the first, and the others have none.
+/// The change for each of several lines: windows, groups, rates and places of all lines count
+/// together, so new ones go to the first, and the others have none.
 fn once_said<'a>(change: &LineChange<'a>) -> impl Iterator<Item = LineChange<'a>> + use<'a> {
     const ALWAYS: &Hours = &Hours::ALWAYS;
     let (hours, groups) = (change.hours.map(|_| ALWAYS), change.groups.map(|_| &[][..]));
     let PlacesChange { read, write, delete } = change.places;
     let none = |places: Option<&[Below]>| places.map(|_| &[][..]);
     let places = PlacesChange { read: none(read), write: none(write), delete: none(delete) };
-    let others = LineChange { hours, groups, places, ..*change };
+    let share = change.share.lifted();
+    let others = LineChange { hours, groups, places, share, ..*change };
     std::iter::once(*change).chain(std::iter::repeat(others))
 }
 
-/// The lines that lines of a kind become. None that named places names none any more.
+/// The lines that lines of a kind become. Each makes sense, and none that named places names none
+/// any more.
 fn changed(
     kind: &OfKind<'_>,
     key: Fingerprint,
     change: &LineChange<'_>,
 ) -> Result<String, EditError> {
     let lines = rewritten(kind, key, change);
-    match kind.is_narrowed && lines_of(&lines).iter().any(|line| !line.is_narrowed) {
+    let new = lines_of(&lines);
+    if let Some(why) = new.iter().find_map(|line| line.says.err()) {
+        return Err(EditError::Senseless(key, why));
+    }
+    match kind.is_narrowed && new.iter().any(|line| !line.is_narrowed) {
         true => Err(EditError::NoPlace(key)),
         false => Ok(lines),
     }
@@ -386,7 +403,10 @@ fn line_of(key: Fingerprint, access: Access, options: &[String], comment: &str) 
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use gtp_alloc::Rate;
+
     use super::super::AuthorizedKeys;
+    use super::super::key_share::Setting;
     use super::*;
 
     fn key(n: u8) -> Fingerprint {
@@ -485,6 +505,77 @@ mod tests {
         assert_eq!(file.lines().unwrap()[0].groups, ["guests", "night"]);
         into(&[]);
         assert!(file.lines().unwrap().iter().all(|line| line.groups.is_empty()), "{}", text());
+    }
+
+    fn share(file: &KeyListFile, share: ShareChange) -> Result<Edit, EditError> {
+        let change = LineChange { share, ..LineChange::default() };
+        file.add(key(1), &change).map(|(edit, _)| edit)
+    }
+
+    #[test]
+    fn rates_weight_and_guarantee_are_put_on_a_line_and_taken_off_one_by_one() {
+        let (_dir, path) = list(&format!("{} read group=staff  # anna\n", key(1)));
+        let file = KeyListFile::at(&path);
+        let text = || std::fs::read_to_string(&path).unwrap().replace(&key(1).to_string(), "{0}");
+        let mbps = Rate::from_mbps;
+        let all = ShareChange {
+            rate: Setting::Now(mbps(1_500)),
+            weight: Setting::Now(0.5),
+            guarantee: Setting::Now(mbps(10)),
+        };
+        assert_eq!(share(&file, all).unwrap(), Edit::Done);
+        let line = "{0} read group=staff rate=1500Mbit weight=0.5 guarantee=10Mbit  # anna\n";
+        assert_eq!(text(), line);
+        let said =
+            KeyShare { rate: Some(mbps(1_500)), weight: Some(0.5), guarantee: Some(mbps(10)) };
+        assert_eq!(file.lines().unwrap()[0].share, said);
+        assert_eq!(share(&file, all).unwrap(), Edit::Needless);
+        file.add(key(1), &with(None, Some("bea"), None)).unwrap();
+        assert_eq!(text(), line.replace("anna", "bea"), "they stay");
+        let off = ShareChange { weight: Setting::Lifted, ..ShareChange::default() };
+        share(&file, off).unwrap();
+        assert_eq!(text(), "{0} read group=staff rate=1500Mbit guarantee=10Mbit  # bea\n");
+        let off = ShareChange {
+            rate: Setting::Lifted,
+            guarantee: Setting::Lifted,
+            ..ShareChange::default()
+        };
+        share(&file, off).unwrap();
+        assert_eq!(text(), "{0} read group=staff  # bea\n");
+    }
+
+    #[test]
+    fn of_two_lines_that_become_one_what_counted_stays_and_a_new_rate_takes_the_place_of_all() {
+        let old = "{0} read rate=50Mbit weight=2\n{0} rate=6MB guarantee=1Mbit weight=0.1\n\
+                   {0} write=drop rate=9Mbit weight=9\n";
+        let (_dir, path) = list(&old.replace("{0}", &key(1).to_string()));
+        let file = KeyListFile::at(&path);
+        let text = || std::fs::read_to_string(&path).unwrap().replace(&key(1).to_string(), "{0}");
+        let before = AuthorizedKeys::load(&path).unwrap().share(&key(1));
+        file.add(key(1), &with(None, None, None)).unwrap();
+        assert_eq!(AuthorizedKeys::load(&path).unwrap().share(&key(1)), before);
+        let merged = "{0} read,write rate=6MB weight=2 guarantee=1Mbit\n\
+                      {0} read,write write=drop rate=9Mbit weight=9\n";
+        assert_eq!(text(), merged);
+        let new = ShareChange { rate: Setting::Now(Rate::from_mbps(70)), ..ShareChange::default() };
+        share(&file, new).unwrap();
+        let after = AuthorizedKeys::load(&path).unwrap().share(&key(1));
+        assert_eq!(
+            (after.rate, after.weight),
+            (Some(Rate::from_mbps(70)), Some(9.0)),
+            "{}",
+            text()
+        );
+    }
+
+    #[test]
+    fn a_change_by_which_a_line_would_make_no_sense_is_refused_and_the_list_stays() {
+        let old = format!("{} read guarantee=10Mbit\n", key(1));
+        let (_dir, path) = list(&old);
+        let rate = ShareChange { rate: Setting::Now(Rate::from_mbps(5)), ..ShareChange::default() };
+        let refused = share(&KeyListFile::at(&path), rate).unwrap_err();
+        assert!(matches!(refused, EditError::Senseless(_, LineError::Guarantee)), "{refused}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), old);
     }
 
     fn places(all: &[&str]) -> Vec<Below> {

@@ -8,6 +8,7 @@ mod authorized;
 mod edited;
 pub(crate) mod grants;
 mod hours;
+mod key_share;
 mod known_hosts;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ pub use authorized::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, 
 pub use edited::{Edit, EditError, KeyLine, KeyListFile, LineChange, PlacesChange};
 pub use grants::{BadPlace, Below, GROUPS_OF_KEY_MOST, Grants, PLACES_MOST, is_name};
 pub use hours::{BadHours, Closed, Hours, LocalTime, WINDOWS_MOST, unknown_zone};
+pub use key_share::{KeyShare, Setting, ShareChange, read_weight};
 pub use known_hosts::{
     HostRefused, HostTrust, KNOWN_HOSTS_FILE, KnownHosts, Standing, UnknownHosts,
 };
@@ -77,7 +79,9 @@ pub enum LineError {
     #[error("expected read, write or read,write after the fingerprint (a comment begins with #)")]
     Access,
     /// An option that does not exist, or that stands there twice.
-    #[error("expected group=, read=, write=, delete= or window=, each once")]
+    #[error(
+        "expected group=, read=, write=, delete=, window=, rate=, weight= or guarantee=, each once"
+    )]
     Option,
     /// What stands behind `group=`.
     #[error("expected names of groups behind group=, as in group=staff,lab")]
@@ -88,6 +92,15 @@ pub enum LineError {
     /// What stands behind `window=`.
     #[error("expected hours behind window=, as in window=\"mon-fri 20:00-06:00\"")]
     Hours,
+    /// What stands behind `rate=` or `guarantee=`.
+    #[error("expected a rate above zero behind rate= or guarantee=, as in rate=50Mbit")]
+    Rate,
+    /// What stands behind `weight=`.
+    #[error("expected a number from 0.001 to 1000 behind weight=, or low")]
+    Weight,
+    /// More is guaranteed than allowed.
+    #[error("guarantee= is more than rate= on the same line")]
+    Guarantee,
 }
 
 /// A server as the user names it: host name or address, and port.

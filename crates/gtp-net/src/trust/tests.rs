@@ -3,6 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use gtp_alloc::Rate;
+use proptest::prelude::*;
+use proptest::sample::select;
+
 use super::*;
 use crate::identity::Fingerprint;
 
@@ -227,6 +231,21 @@ fn an_option_that_is_unknown_doubled_or_leads_elsewhere_makes_the_list_unusable(
         ("window=\"mon-fri", LineError::Hours),
         ("window=08:00-10:00 window=11:00-12:00", LineError::Option),
         ("reed read=a", LineError::Access),
+        ("rate=0Mbit", LineError::Rate),
+        ("rate=50", LineError::Rate),
+        ("rate=-5Mbit", LineError::Rate),
+        ("rate=99999999999999999999Tbit", LineError::Rate),
+        ("rate=unlimited", LineError::Rate),
+        ("guarantee=", LineError::Rate),
+        ("guarantee=1001Tbit", LineError::Rate),
+        ("weight=0", LineError::Weight),
+        ("weight=-1", LineError::Weight),
+        ("weight=NaN", LineError::Weight),
+        ("weight=1e9", LineError::Weight),
+        ("weight=heavy", LineError::Weight),
+        ("rate=5Mbit rate=6Mbit", LineError::Option),
+        ("weight=1 weight=1", LineError::Option),
+        ("rate=5Mbit guarantee=6Mbit", LineError::Guarantee),
     ] {
         let list = list(&format!("{} {options}\n", key(1)));
         let refused = AuthorizedKeys::load(&list.path).unwrap_err();
@@ -248,4 +267,63 @@ fn hours_of_a_line_may_have_spaces_between_quotes_and_lines_of_one_key_add_up() 
     assert_eq!(said, "mon-fri 20:00-06:00, sat 00:00-24:00, 10:00-11:00");
     assert_eq!(keys.groups(&key(1)).collect::<Vec<_>>(), ["staff"]);
     assert!(keys.hours(&key(2)).is_always() && keys.have_hours());
+}
+
+#[test]
+fn of_several_lines_of_a_key_the_least_rate_and_the_greatest_weight_and_guarantee_count() {
+    let text = format!(
+        "{0} rate=50Mbit weight=0.5 guarantee=10Mbit\n{0} rate=\"6.25 MB/s\" weight=2 # anna\n\
+         {0} rate=80Mbit guarantee=5Mbit\n{1} weight=low\n{2} read\n",
+        key(1),
+        key(2),
+        key(3)
+    );
+    let keys = AuthorizedKeys::load(&list(&text).path).unwrap();
+    let mbps = |rate| Some(Rate::from_mbps(rate));
+    let share = KeyShare { rate: mbps(50), weight: Some(2.0), guarantee: mbps(10) };
+    assert_eq!(keys.share(&key(1)), share);
+    assert_eq!(keys.share(&key(2)).weight, Some(0.001));
+    assert!(keys.share(&key(3)).is_none() && keys.share(&key(4)).is_none());
+    assert!(keys.have_shares());
+    assert_eq!(keys.guaranteed(), Rate::from_mbps(10));
+}
+
+#[test]
+fn a_key_without_any_right_has_no_share_and_what_is_guaranteed_to_it_is_not_counted() {
+    let text = format!("{0} read=pub guarantee=10Mbit\n{1} guarantee=30Mbit\n", key(1), key(2));
+    let mut keys = AuthorizedKeys::load(&list(&text).path).unwrap();
+    assert_eq!(keys.guaranteed(), Rate::from_mbps(40));
+    keys.void_narrowed();
+    assert!(keys.share(&key(1)).is_none());
+    assert_eq!(keys.guaranteed(), Rate::from_mbps(30));
+}
+
+proptest! {
+    /// Whatever stands on a line, its key gets nothing that no line may say.
+    #[test]
+    fn whatever_stands_on_a_line_a_share_is_within_bounds_or_the_line_is_an_error(
+        values in proptest::collection::vec(
+            (select(vec!["rate", "weight", "guarantee", "group"]), "[0-9.e+-]{0,8}[a-zA-Z/]{0,6}"),
+            0..4,
+        ),
+    ) {
+        let options: Vec<String> =
+            values.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let list = list(&format!("{} {}\n", key(1), options.join(" ")));
+        match AuthorizedKeys::load(&list.path) {
+            Ok(keys) => {
+                let KeyShare { rate, weight, guarantee } = keys.share(&key(1));
+                let said = |name: &str| values.iter().filter(|(there, _)| *there == name).count();
+                let has = [rate.is_some(), weight.is_some(), guarantee.is_some()];
+                prop_assert_eq!(has.map(usize::from), ["rate", "weight", "guarantee"].map(said));
+                for rate in [rate, guarantee].into_iter().flatten() {
+                    prop_assert!(rate > Rate::ZERO && !rate.is_unlimited());
+                }
+                prop_assert!(weight.is_none_or(|weight| (0.001..=1000.0).contains(&weight)));
+                prop_assert!(guarantee.is_none_or(|least| rate.is_none_or(|most| least <= most)));
+            }
+            Err(TrustError::Line { line, .. }) => prop_assert_eq!(line, 1),
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+    }
 }
