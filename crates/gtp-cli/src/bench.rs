@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 
 use crate::output::{self, aside};
 use crate::signals::Signals;
-use crate::words;
+use crate::{limit, words};
 
 /// What is to be measured.
 #[derive(Debug, Args)]
@@ -274,7 +274,10 @@ fn net_table(figures: &NetFigures) -> String {
 }
 
 fn limits(figures: &NetFigures) -> String {
-    let say = |(word, part): (&&str, &f64)| format!("{word} {:.0} %", 100.0 * part);
+    let say = |(word, part): (&&str, &f64)| {
+        let by = limit::read(word).map(|by| limit::Ends::GET.limit(by));
+        format!("{} {:.0} %", by.as_deref().unwrap_or(word), 100.0 * part)
+    };
     figures.limited_by.iter().map(say).collect::<Vec<_>>().join(", ")
 }
 
@@ -347,6 +350,7 @@ mod tests {
         assert_eq!(said["calls"]["receive"], json!(9_000));
         let table = net_table(&figures);
         assert!(table.contains("12 per MB"), "{table}");
+        assert!(table.contains("the path 25 %, this host 75 %"), "{table}");
         assert!(table.contains("2.0 Gbit/s") && table.contains("2.00 s per GB"), "{table}");
         let disk = DiskFigures {
             bytes: 1,

@@ -375,10 +375,9 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
 pub fn say_session(s: &SessionView) -> String {
     let label = &s.label;
     let served = s.client.as_ref().filter(|client| !client.name.is_empty());
-    let label = match served.map(|client| (&client.name, client.groups.as_str())) {
+    let label = match served {
         None => label.clone(),
-        Some((name, "")) => format!("{name}, {label}"),
-        Some((name, groups)) => format!("{name} [{groups}], {label}"),
+        Some(client) => format!("{}, {label}", client.called()),
     };
     format!("{label} ({})", s.program)
 }

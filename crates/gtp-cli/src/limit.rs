@@ -1,92 +1,11 @@
-//! What keeps a session from going faster, in words for people.
+//! What keeps a transfer from going faster, in the words that people read of sessions as well.
 //!
-//! The core says it by the ends of a session, source and sink; people think of this host and of the
-//! one that it talks to. Programs read the core's words, in JSON, logs and numbers. This file knows
-//! no session and no terminal.
+//! The words are the ones that the daemon's page has. This file must not have any of its own.
 
-use gtp::{LimitedBy, Progress};
-use gtp_share::SessionView;
+use gtp::Progress;
+pub use gtp_share::limit::{Ends, of_session, read};
 
-/// What people call the two hosts of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    source: &'static str,
-    sink: &'static str,
+/// The hosts of a transfer, whose sessions all go one way. Only who sends knows how paths stand.
+pub fn ends_of(progress: &Progress) -> Ends {
+    if progress.sources.iter().any(|share| share.path.is_some()) { Ends::PUT } else { Ends::GET }
 }
-
-impl Ends {
-    /// This host receives from a server.
-    pub const GET: Ends = Ends { source: "the server", sink: HERE };
-    /// This host sends to a server.
-    pub const PUT: Ends = Ends { source: HERE, sink: "the server" };
-    /// Other hosts talk to each other.
-    pub const ELSEWHERE: Ends = Ends { source: "the sender", sink: "the receiver" };
-
-    /// The hosts of a transfer, whose sessions all go one way. Only who sends knows how paths
-    /// stand.
-    pub fn of_progress(progress: &Progress) -> Ends {
-        if progress.sources.iter().any(|share| share.path.is_some()) {
-            Ends::PUT
-        } else {
-            Ends::GET
-        }
-    }
-
-    /// The hosts of a session that the daemon lists.
-    fn of_session(session: &SessionView) -> Ends {
-        let far = if session.client.is_some() { "the client" } else { "the other host" };
-        match session.direction.as_str() {
-            "out" => Ends { source: HERE, sink: far },
-            _ => Ends { source: far, sink: HERE },
-        }
-    }
-
-    /// What limits a session between these hosts, in few words.
-    pub fn limit(self, by: LimitedBy) -> String {
-        match by {
-            LimitedBy::Source => self.source.into(),
-            LimitedBy::Sink => self.sink.into(),
-            LimitedBy::Demand => "a limit or no data".into(),
-            LimitedBy::Path => "the path".into(),
-            LimitedBy::Disk => format!("{}'s disk", self.sink),
-            LimitedBy::Router => "a router's link".into(),
-        }
-    }
-
-    /// The same for who has room to read, and wants to know what to look at.
-    pub fn limit_at_length(self, by: LimitedBy) -> String {
-        let source = self.source;
-        match by {
-            LimitedBy::Source | LimitedBy::Sink => format!("{}'s capacity", self.limit(by)),
-            LimitedBy::Demand => {
-                format!("{source}'s disk, or a limit that it sets this key or each session")
-            }
-            LimitedBy::Path | LimitedBy::Disk | LimitedBy::Router => self.limit(by),
-        }
-    }
-}
-
-/// What limits a session that the daemon lists. A word that this release does not know stays.
-pub fn of_session(session: &SessionView) -> String {
-    let said = &session.limited_by;
-    read(said).map_or_else(|| said.clone(), |by| Ends::of_session(session).limit(by))
-}
-
-/// What a word of the core means.
-pub fn read(word: &str) -> Option<LimitedBy> {
-    ALL.into_iter().find(|by| by.as_str() == word)
-}
-
-const HERE: &str = "this host";
-
-const ALL: [LimitedBy; 6] = [
-    LimitedBy::Source,
-    LimitedBy::Sink,
-    LimitedBy::Demand,
-    LimitedBy::Path,
-    LimitedBy::Disk,
-    LimitedBy::Router,
-];
-
-#[cfg(test)]
-mod tests;

@@ -70,23 +70,12 @@ fn hour_of(users: Vec<HistoryView>, keys: Vec<KeyView>) -> Vec<Past> {
         let (of_user, others) = keys.into_iter().partition(|(whose, _)| *whose == uid);
         keys = others;
         rows.extend(of_user.into_iter().map(|(_, key)| Past {
-            whose: format!(" {}", say_key(&key)),
+            whose: format!(" {}", key.called()),
             direction: key.direction,
             rates: key.rates,
         }));
     }
     rows
-}
-
-/// The name of a client, the beginning of its key where that is not known, or that these are all
-/// others.
-fn say_key(key: &KeyView) -> String {
-    match (&key.key, key.name.as_str(), key.groups.as_str()) {
-        (None, _, _) => "other clients".to_owned(),
-        (Some(key), "", _) => format!("key {:.8}", key),
-        (Some(_), name, "") => name.to_owned(),
-        (Some(_), name, groups) => format!("{name} [{groups}]"),
-    }
 }
 
 /// What sessions are sorted by.

@@ -251,7 +251,7 @@ pub fn served(client: SocketAddr, path: &str) -> String {
 }
 
 /// The parts of what [`served`] makes.
-fn address_and_path(label: &str) -> Option<(&str, &str)> {
+pub(crate) fn address_and_path(label: &str) -> Option<(&str, &str)> {
     label.split_once(' ').filter(|(address, _)| address.parse::<SocketAddr>().is_ok())
 }
 

@@ -8,6 +8,7 @@
 
 pub mod client;
 mod layout;
+pub mod limit;
 mod map;
 mod message;
 mod page;

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use gtp_proto::path::{Mode, Standing};
 use serde::{Deserialize, Serialize};
 
+use crate::layout::address_and_path;
+
 /// Version of messages and pages. Daemon and programs must agree on it.
 pub const VERSION: u32 = 10;
 /// Bytes of a message at most.
@@ -314,6 +316,50 @@ pub struct PathView {
     pub ecn_failure: Option<String>,
     /// Marks that were heeded since the session's start.
     pub marks: u64,
+}
+
+impl SessionView {
+    /// Whom it serves, in few words: the client's name and groups, the address of one that has no
+    /// name; empty where it serves none, or that is not for who asks.
+    pub fn serves(&self) -> String {
+        match &self.client {
+            Some(client) if client.name.is_empty() => {
+                address_and_path(&self.label).map_or_else(String::new, |(at, _)| at.to_owned())
+            }
+            Some(client) => client.called(),
+            None => String::new(),
+        }
+    }
+
+    /// What it moves: a served session's path, the export first, or the address of the other host.
+    pub fn moves(&self) -> &str {
+        let of_stranger = self.client.as_ref().filter(|client| client.name.is_empty());
+        let parts = of_stranger.and_then(|_| address_and_path(&self.label));
+        parts.map_or(&self.label, |(_, path)| path)
+    }
+}
+
+impl ClientView {
+    /// Its name, and its groups where it is in any.
+    pub fn called(&self) -> String {
+        called(&self.name, &self.groups)
+    }
+}
+
+impl KeyView {
+    /// The client's name and groups, the beginning of its key where the name is not to be seen, or
+    /// that these are all others.
+    pub fn called(&self) -> String {
+        match &self.key {
+            None => "other clients".to_owned(),
+            Some(digits) if self.name.is_empty() => format!("key {digits:.8}"),
+            Some(_) => called(&self.name, &self.groups),
+        }
+    }
+}
+
+fn called(name: &str, groups: &str) -> String {
+    if groups.is_empty() { name.to_owned() } else { format!("{name} [{groups}]") }
 }
 
 impl PathView {

@@ -11,6 +11,7 @@ pub mod descriptors;
 pub mod entropy;
 pub mod memory;
 pub mod nic;
+pub mod owner;
 pub mod peer;
 pub mod prefetch;
 mod pressure;

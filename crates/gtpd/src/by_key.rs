@@ -103,7 +103,7 @@ impl ByKey {
     pub fn view(&self, right: Right) -> Vec<KeyView> {
         let rows = self.history.rows().into_iter().map(|(whose, side, rates)| {
             let Whose { uid, key } = whose;
-            let sees = right == Right::Anybodys || right == Right::Of(uid);
+            let sees = right.sees(uid);
             let label = self.known.get(&whose).map(|known| known.label);
             let label = label.filter(|_| sees && key.is_some());
             KeyView {

@@ -3,7 +3,8 @@
 //! A page is made at most ten times a second, however many ask. Nothing can be changed here. A
 //! reader that is slow, or says too much, is dropped, and the oldest makes room for the next: no
 //! reader can make the daemon or another reader wait. A browser that was led here under another
-//! name is turned away, so that no page from elsewhere reads what is here.
+//! name is turned away, so that no page from elsewhere reads what is here. Where a page says more to
+//! some users than to others, the kernel says whose the reader's connection is.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,9 +13,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use gtp_alloc::{Span, Time};
+use gtp_sys::owner::owner;
 use rustix::event::{PollFd, PollFlags};
 
-use crate::hub::Hub;
+use crate::hub::{Hub, Right};
 
 /// A page and how it is made from what it tells of: the daemon's hub, or what else `S` is.
 #[derive(Debug)]
@@ -24,7 +26,16 @@ pub struct Page<S = Hub> {
     /// What it is.
     pub kind: &'static str,
     /// What it says now.
-    pub text: fn(&S, Work) -> Vec<u8>,
+    pub text: Text<S>,
+}
+
+/// What a page says.
+#[derive(Debug)]
+pub enum Text<S = Hub> {
+    /// The same to everybody.
+    ToAll(fn(&S, Work) -> Vec<u8>),
+    /// What a reader may see.
+    ToEach(fn(&S, Right) -> Vec<u8>),
 }
 
 /// What the daemon has done.
@@ -46,8 +57,8 @@ pub struct Pages<S: 'static = Hub> {
     readers_most: usize,
     /// Until when nobody is accepted, because the last try failed.
     rests_until: Option<Time>,
-    /// What was made lately, by path.
-    kept: BTreeMap<&'static str, Kept>,
+    /// What was made lately, by path, and for whom.
+    kept: BTreeMap<(&'static str, Right), Kept>,
 }
 
 /// A page as it was made at some time.
@@ -89,6 +100,9 @@ const PATIENCE: Span = Span::from_secs(5);
 const REST: Span = Span::from_millis(100);
 /// A page is as good as new for so long.
 const FRESH: Span = Span::from_millis(100);
+/// Texts that are kept at a time. Where readers of more users come, the next is told what everybody
+/// may know.
+const KEPT_MOST: usize = 32;
 
 impl<S> Pages<S> {
     /// Listens at a loopback address.
@@ -147,9 +161,15 @@ impl<S> Pages<S> {
         self.rests_until = self.rests_until.filter(|&until| now < until);
         let Pages { listener, readers, kept, pages, readers_most, rests_until } = self;
         kept.retain(|_, kept| now.since(kept.made) < FRESH);
-        let mut text = |page: &'static Page<S>| {
-            let make = || Kept { made: now, text: Arc::new((page.text)(of, work)) };
-            kept.entry(page.path).or_insert_with(make).text.clone()
+        let mut text = |page: &'static Page<S>, stream: &TcpStream| {
+            let right = match page.text {
+                Text::ToAll(_) => Right::Nobodys,
+                Text::ToEach(_) => right_of(stream),
+            };
+            let is_known = kept.len() < KEPT_MOST || kept.contains_key(&(page.path, right));
+            let right = if is_known { right } else { Right::Nobodys };
+            let make = || Kept { made: now, text: Arc::new(page.text(of, work, right)) };
+            kept.entry((page.path, right)).or_insert_with(make).text.clone()
         };
         readers.retain_mut(|reader| {
             now < reader.ends() && reader.go_on(pages, &mut text).unwrap_or(false)
@@ -179,6 +199,22 @@ impl<S> Pages<S> {
     }
 }
 
+impl<S> Page<S> {
+    fn text(&self, of: &S, work: Work, right: Right) -> Vec<u8> {
+        match self.text {
+            Text::ToAll(text) => text(of, work),
+            Text::ToEach(text) => text(of, right),
+        }
+    }
+}
+
+/// What the owner of the other end of a connection may see. Where the kernel does not say who that
+/// is, what everybody may.
+fn right_of(stream: &TcpStream) -> Right {
+    let owner = || owner(stream.local_addr()?, stream.peer_addr()?);
+    owner().ok().flatten().map_or(Right::Nobodys, Right::of)
+}
+
 impl Reader {
     /// When its time is over.
     fn ends(&self) -> Time {
@@ -189,7 +225,7 @@ impl Reader {
     fn go_on<S>(
         &mut self,
         pages: &'static [Page<S>],
-        text: impl FnOnce(&'static Page<S>) -> Arc<Vec<u8>>,
+        text: impl FnOnce(&'static Page<S>, &TcpStream) -> Arc<Vec<u8>>,
     ) -> io::Result<bool> {
         if self.answer.is_none() {
             let mut buffer = [0; 1_024];
@@ -202,6 +238,7 @@ impl Reader {
             if !self.asked.windows(4).any(|end| end == b"\r\n\r\n") {
                 return Ok(self.asked.len() < ASKED_MOST);
             }
+            let text = |page| text(page, &self.stream);
             self.answer = Some(Answer::to(&self.asked, pages, text));
         }
         let Some(answer) = &mut self.answer else { return Ok(true) };
@@ -242,6 +279,7 @@ impl Answer {
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
              Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\n\
              Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; \
              style-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'\r\n\r\n",
             body.len()
@@ -290,8 +328,13 @@ pub(crate) mod tests {
     use gtp_alloc::Rate;
 
     const PAGES: &[Page] = &[
-        Page { path: "/turns", kind: "text/plain", text: |_, work| turns(work.turns) },
-        Page { path: "/long", kind: "text/plain", text: |_, _| vec![b'x'; 4_000_000] },
+        Page { path: "/turns", kind: "text/plain", text: Text::ToAll(|_, work| turns(work.turns)) },
+        Page { path: "/long", kind: "text/plain", text: Text::ToAll(|_, _| vec![b'x'; 4_000_000]) },
+        Page {
+            path: "/right",
+            kind: "text/plain",
+            text: Text::ToEach(|_, right| format!("{right:?}").into_bytes()),
+        },
     ];
 
     fn turns(turns: u64) -> Vec<u8> {
@@ -346,7 +389,9 @@ pub(crate) mod tests {
         let long = asked(&mut pages, b"GET /long HTTP/1.1\r\n\r\n");
         assert!(long.ends_with(&"x".repeat(4_000_000)));
         let other = asked(&mut pages, b"GET / HTTP/1.1\r\n\r\n");
-        assert!(other.starts_with("HTTP/1.1 404") && other.ends_with("/turns and /long\n"));
+        assert!(
+            other.starts_with("HTTP/1.1 404") && other.ends_with("/turns and /long and /right\n")
+        );
         let post = asked(&mut pages, b"POST /turns HTTP/1.1\r\n\r\n");
         assert!(post.starts_with("HTTP/1.1 404"));
         assert_eq!(asked(&mut pages, &[b'x'; 2 * ASKED_MOST]), "");
@@ -383,6 +428,20 @@ pub(crate) mod tests {
             page.rsplit("\r\n").next().unwrap().to_owned()
         };
         assert_eq!([turns_at(0, 3), turns_at(99, 4), turns_at(100, 5)], ["3", "3", "5"]);
+    }
+
+    #[test]
+    fn a_reader_is_told_what_its_user_may_see_and_others_what_everybody_may() {
+        let mut pages = pages();
+        let page = asked(&mut pages, b"GET /right HTTP/1.1\r\n\r\n");
+        assert!(page.ends_with("\r\n\r\nAnybodys"), "this user's own daemon: {page}");
+        pages.kept.clear();
+        for uid in 1..=KEPT_MOST as u32 {
+            let (made, text) = (Time::ZERO, Arc::new(Vec::new()));
+            pages.kept.insert(("/right", Right::Of(uid)), Kept { made, text });
+        }
+        let page = asked(&mut pages, b"GET /right HTTP/1.1\r\n\r\n");
+        assert!(page.ends_with("\r\n\r\nNobodys"), "too many users at a time: {page}");
     }
 
     #[test]

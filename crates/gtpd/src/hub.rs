@@ -26,6 +26,7 @@ use crate::ledger::{End, Ledger};
 use crate::limits::{Bounds, Given, Member, RowLimits, ServerId, TransferId};
 use crate::names::Names;
 use crate::pace::Paces;
+pub use crate::right::Right;
 use crate::seats::{Allowance, Pulse, Seat, Seats, Tolled};
 
 /// Names an attached process.
@@ -769,15 +770,4 @@ impl Census {
         let own = self.users.get(&uid).copied().unwrap_or(0);
         SESSIONS_MOST.saturating_sub(self.all).min(SESSIONS_OF_ONE.saturating_sub(own))
     }
-}
-
-/// Whose sessions somebody may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
-    /// None.
-    Nobodys,
-    /// One user's.
-    Of(u32),
-    /// Everybody's.
-    Anybodys,
 }

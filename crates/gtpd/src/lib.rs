@@ -22,6 +22,7 @@ mod orders;
 mod pace;
 pub mod process;
 mod refusal;
+mod right;
 mod seats;
 mod server;
 mod view;

@@ -13,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::http::{Page, Work};
+use crate::http::{Page, Text, Work};
 use crate::hub::Hub;
 use crate::ledger::Labels;
 use crate::process;
@@ -22,7 +22,7 @@ use crate::process;
 pub(crate) const NUMBERS: &[Page] = &[Page {
     path: "/metrics",
     kind: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-    text: |hub, work| numbers(hub, work).into_bytes(),
+    text: Text::ToAll(|hub, work| numbers(hub, work).into_bytes()),
 }];
 
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;

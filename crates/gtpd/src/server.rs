@@ -499,7 +499,7 @@ impl Daemon {
                 self.attach(now, id, (who, slots), past);
             }
             Request::Sessions { .. } => {
-                let right = right(peer.uid);
+                let right = Right::of(peer.uid);
                 let text = self.lists.list(now, &self.hub, right).map_err(|e| e.to_string())?;
                 let bytes = text.len() as u64;
                 caller.list = Some(Sending { text, at: 0, began: now });
@@ -512,14 +512,14 @@ impl Daemon {
                 self.say(id, &Answer::Sessions { bytes });
             }
             Request::Keys { .. } => {
-                let text = self.lists.keys(now, &self.hub, right(peer.uid));
+                let text = self.lists.keys(now, &self.hub, Right::of(peer.uid));
                 let text = text.map_err(|e| e.to_string())?;
                 let bytes = text.len() as u64;
                 caller.list = (bytes > 0).then_some(Sending { text, at: 0, began: now });
                 self.say(id, &Answer::Sessions { bytes });
             }
             Request::Set { session, change, .. } => {
-                let right = right(peer.uid);
+                let right = Right::of(peer.uid);
                 if !self.comers.may_set(now, peer.uid) {
                     return Err(Refusal::Changes.words().to_owned());
                 }
@@ -595,12 +595,6 @@ impl Daemon {
         }
         self.told.idle_end.is_some_and(|span| now.since(self.idle_since) > span)
     }
-}
-
-/// Root and the daemon's own user may see and change everything.
-fn right(uid: u32) -> Right {
-    let own = rustix::process::geteuid().as_raw();
-    if uid == 0 || uid == own { Right::Anybodys } else { Right::Of(uid) }
 }
 
 fn words(error: SetError, session: u32) -> String {

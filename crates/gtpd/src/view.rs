@@ -151,15 +151,15 @@ impl Hub {
         all.flat_map(|client| client.1.seats.iter().map(of(client))).collect()
     }
 
-    /// The sessions that move most, at most so many.
-    pub(crate) fn busiest(&self, most: usize) -> Vec<SessionView> {
+    /// The sessions that move most, at most so many, with the names that `right` allows to see.
+    pub(crate) fn busiest(&self, most: usize, right: Right) -> Vec<SessionView> {
         let of = |client: (ClientId, _)| move |(_, seat)| (client, seat);
         let all = self.clients.iter().map(|(&id, client)| (id, client));
         let seats = all.flat_map(|client| client.1.seats.iter().map(of(client)));
         let mut seats: Vec<((ClientId, &Client), &Seat)> = seats.collect();
         seats.sort_unstable_by_key(|(_, seat)| (Reverse(self.rate(seat)), seat.flow));
         let shown = seats.into_iter().take(most);
-        shown.map(|(client, seat)| self.view(client, seat, Right::Anybodys)).collect()
+        shown.map(|(client, seat)| self.view(client, seat, right)).collect()
     }
 
     /// A session's rate for people.
@@ -180,7 +180,7 @@ fn view(
     (of_transfer, granted): (Given, Rate),
     right: Right,
 ) -> SessionView {
-    let visible = right == Right::Anybodys || right == Right::Of(client.who.uid);
+    let visible = right.sees(client.who.uid);
     let name = |text: String| if visible { text } else { String::from("(another user's)") };
     let (posted, report) = (&seat.posted, &seat.posted.report);
     SessionView {

@@ -171,7 +171,7 @@ impl Shower {
     /// New numbers.
     pub fn progress(&mut self, progress: &Progress) {
         self.record(progress);
-        let ends = self.ends.unwrap_or_else(|| Ends::of_progress(progress));
+        let ends = self.ends.unwrap_or_else(|| crate::limit::ends_of(progress));
         match &mut self.people {
             People::Bars(bars) => bars.progress(progress, ends),
             People::Lines(lines) => lines.progress(progress, ends),

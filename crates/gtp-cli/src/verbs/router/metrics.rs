@@ -6,7 +6,7 @@
 use std::sync::atomic::AtomicU64;
 
 use gtp::{Rate, Shown};
-use gtpd::http::Page;
+use gtpd::http::{Page, Text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -21,7 +21,7 @@ type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 pub const PAGE: &[Page<Shown>] = &[Page {
     path: "/metrics",
     kind: pages::OPEN_METRICS,
-    text: |shown, _| pages::text(&registry(shown)),
+    text: Text::ToAll(|shown, _| pages::text(&registry(shown))),
 }];
 
 fn registry(shown: &Shown) -> Registry {

@@ -18,7 +18,7 @@ use gtp::{
     Failure, FailureKind, Host, Moved, Quotas, Rate, Running, RunningServer, ServerEvent,
     SessionId, Sessions, Stands, Time, Visit, Whose, WhyRefused,
 };
-use gtpd::http::Page;
+use gtpd::http::{Page, Text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -106,10 +106,10 @@ const MOVING: [&str; 4] = ["get", "put", "fetch", "relay"];
 const PAGE: &[Page<Numbers>] = &[Page {
     path: "/metrics",
     kind: pages::OPEN_METRICS,
-    text: |numbers, _| {
+    text: Text::ToAll(|numbers, _| {
         numbers.look();
         pages::text(&numbers.registry)
-    },
+    }),
 }];
 
 impl Metrics {
