@@ -93,7 +93,7 @@ fn run(settings: Settings, change_log: log::Change) -> anyhow::Result<()> {
     let ended = daemon.obeying(orders).run();
     manager.stopping(Duration::ZERO);
     ended?;
-    tracing::info!(target: OWN, "has ended; processes keep to their parts of the capacity for 3 s");
+    tracing::info!(target: OWN, "has ended");
     Ok(())
 }
 

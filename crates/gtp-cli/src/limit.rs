@@ -1,6 +1,7 @@
 //! What keeps a transfer from going faster, in the words that people read of sessions as well.
 //!
-//! The words are the ones that the daemon's page has. This file must not have any of its own.
+//! The words are the ones that the daemon's page has, and those of `gtp top` and of progress are
+//! the same. This file must not have any of its own.
 
 use gtp::Progress;
 pub use gtp_share::limit::{Ends, of_session, read};

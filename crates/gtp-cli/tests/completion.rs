@@ -119,7 +119,7 @@ impl Typed {
     fn becomes(&mut self, typed: &str, made: &str) {
         let mut line = self.completed(typed);
         for _ in 0..AGAIN {
-            if line == made {
+            if line != typed || line == made {
                 break;
             }
             line = self.completed(typed);

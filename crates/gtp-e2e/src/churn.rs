@@ -26,7 +26,7 @@ use clients::Client;
 const CLIENTS: usize = 100;
 /// More clients than this at a time would send under one name.
 const CLIENTS_MOST: usize = 500;
-/// Between the beginnings of two clients: with the time that a client stays, some hundred are
+/// Between the beginnings of two clients: with the time that a client stays, about a hundred are
 /// there at a time. More would measure how fast the machine starts processes.
 const BEGINS: Duration = Duration::from_millis(180);
 /// Between two looks at the clients.

@@ -11,7 +11,7 @@ use gtp_share::{Connection, LIST_PACKET};
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Caller {
+pub(crate) struct Caller {
     pub connection: Connection,
     pub state: State,
     pub came: Time,
@@ -25,7 +25,7 @@ pub(super) struct Caller {
 
 /// A list on its way.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(crate) struct Sending {
     pub text: Rc<Vec<u8>>,
     pub at: usize,
     pub began: Time,
@@ -33,21 +33,27 @@ pub(super) struct Sending {
 
 /// What a connection has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     Asking,
     Attached,
     Over,
 }
 
 impl Caller {
+    /// One that has just come and said nothing.
+    pub(crate) fn new(now: Time, connection: Connection) -> Caller {
+        let state = State::Asking;
+        Caller { connection, state, came: now, ready: false, ended: false, list: None }
+    }
+
     /// Whether nothing of it need be heard any more. A process that has ended may have left more
     /// bells than are taken in a turn, and it is not to be listed until all of them are.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.state == State::Over || self.ended && self.state == State::Attached
     }
 
     /// Sends of its list what the other end takes, `most` packets at most; says how many.
-    pub(super) fn feed(&mut self, most: usize) -> usize {
+    pub(crate) fn feed(&mut self, most: usize) -> usize {
         let Some(Sending { text, at, .. }) = &mut self.list else { return 0 };
         let mut parts = text[*at..].chunks(LIST_PACKET);
         for sent in 0..most {

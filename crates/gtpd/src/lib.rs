@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod by_key;
+mod caller;
 mod claim;
 mod comers;
 mod desk;

@@ -5,7 +5,6 @@
 //! each turn for many times what the turn took, as far as that is not too long.
 
 mod beside;
-mod caller;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,6 +18,7 @@ use gtp_sys::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::caller::{Caller, Sending, State};
 use crate::claim::{Before, Claim};
 use crate::comers::{Comers, Spare};
 use crate::http::{Pages, Work};
@@ -29,7 +29,6 @@ use crate::refusal::Refusal;
 use crate::view::Lists;
 use crate::web::LIVE;
 use beside::Beside;
-use caller::{Caller, Sending, State};
 
 /// What a daemon is told at its start.
 #[derive(Clone, Debug)]
@@ -361,10 +360,7 @@ impl Daemon {
     fn admit(&mut self, now: Time, connection: Connection) {
         let (id, uid) = (self.next, connection.peer().uid);
         self.next += 1;
-        let state = State::Asking;
-        let caller =
-            Caller { connection, state, came: now, ready: false, ended: false, list: None };
-        self.callers.insert(id, caller);
+        self.callers.insert(id, Caller::new(now, connection));
         let oldest = self.comers.came(uid, id);
         for _ in 0..MESSAGES {
             if !self.hear(now, id) {

@@ -24,7 +24,7 @@ fn judge(now: u64, synchronised: Synchronised) -> Finding {
     }
     match synchronised {
         Synchronised::Yes => Finding::ok(CHECK, "synchronised"),
-        Synchronised::Unknown => Finding::ok(CHECK, "plausible; the kernel does not say more"),
+        Synchronised::Unknown => Finding::unknown(CHECK, "plausible; the kernel does not say more"),
         Synchronised::No => {
             let found = "nothing keeps it right: times of files and of the audit may be wrong";
             Finding::warning(CHECK, found, mend)
@@ -68,7 +68,7 @@ mod tests {
             (0, Synchronised::Yes, Verdict::Fault),
             (RELEASED - 1, Synchronised::Yes, Verdict::Fault),
             (RELEASED, Synchronised::Yes, Verdict::Ok),
-            (RELEASED, Synchronised::Unknown, Verdict::Ok),
+            (RELEASED, Synchronised::Unknown, Verdict::Unknown),
             (RELEASED, Synchronised::No, Verdict::Warning),
             (RELEASED + CENTURY, Synchronised::Yes, Verdict::Fault),
         ] {

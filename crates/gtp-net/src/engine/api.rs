@@ -380,6 +380,8 @@ pub struct SourceProgress {
     pub wire_bytes: u64,
     /// Payload bytes that the sink has proved to have received, a short unit counted as a whole.
     pub proved_bytes: u64,
+    /// Bytes of payload in a unit; 0 before that is known.
+    pub unit_payload: u16,
     /// Rate over the last interval.
     pub rate: Rate,
     /// What the sink grants.
@@ -403,6 +405,7 @@ impl SourceProgress {
             label: label.to_owned(),
             wire_bytes: 0,
             proved_bytes: 0,
+            unit_payload: 0,
             rate: Rate::ZERO,
             granted: Rate::ZERO,
             limited_by: LimitedBy::Demand,

@@ -7,9 +7,9 @@
 //!
 //! A call to a disk that hangs keeps its worker, as nothing ends such a call. So while calls hold
 //! workers and there is work for another device, as many are added as are held, up to four times
-//! the usual number in all; a worker ends again when more than the usual number are not held. No
-//! device has more workers at a time than the usual number, so it takes several that hang to hold
-//! up the others.
+//! the usual number in all; a worker that finds no work ends when more than the usual number are
+//! free. No device has more workers at a time than the usual number, so it takes several that hang
+//! to hold up the others.
 //!
 //! The crew begins with a process's first session and ends with its last host. This module must not
 //! know files, sessions or the network.
@@ -33,7 +33,7 @@ use gtp_sys::process::this_thread;
 pub(super) use self::desk::{Clerk, Inlet, Step};
 use self::ready::{Place, Ready};
 use self::watch::HELD;
-use super::turns::{self, CHORES, Party, Turn};
+use super::turns::{self, CHORES, LISTED_IN_A_ROW, Party, Turn};
 
 /// What wants turns of workers.
 trait Work: Send + Sync {
@@ -132,6 +132,8 @@ struct Gang {
     idle: Vec<u64>,
     /// Chores whose place has all the workers that it may have; they have given their turns back.
     aside: Vec<Aside>,
+    /// Chores of listed clients that were taken from there since one of a stranger's.
+    listed_in_row: u32,
 }
 
 struct Worker {
@@ -370,7 +372,7 @@ impl State {
 impl Gang {
     fn new(usual: usize) -> Gang {
         let (workers, idle, aside) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Gang { usual, ready: Ready::new(usual), workers, idle, aside }
+        Gang { usual, ready: Ready::new(usual), workers, idle, aside, listed_in_row: 0 }
     }
 
     /// Adds a worker; returns its number.
@@ -395,15 +397,22 @@ impl Gang {
         let busy = self.workers.get_mut(&number).and_then(|worker| worker.busy.take());
         let Some(Busy { place, turn, .. }) = busy else { return (None, None) };
         self.ready.done(place);
-        (turn, self.next_aside(place).map(|at| self.aside.remove(at)))
+        let next = self.next_aside(place).map(|at| self.aside.remove(at));
+        if let Some((party, _)) = &next {
+            let is_listed = matches!(party, Party::Listed(_));
+            self.listed_in_row = if is_listed { self.listed_in_row.saturating_add(1) } else { 0 };
+        }
+        (turn, next)
     }
 
-    /// Which chore that was set aside for a place comes next: listed clients' before strangers'.
+    /// Which chore that was set aside for a place comes next: listed clients' before strangers',
+    /// of which one comes after [`LISTED_IN_A_ROW`].
     fn next_aside(&self, place: Place) -> Option<usize> {
+        let wants_listed = self.listed_in_row < LISTED_IN_A_ROW;
         let of_place = |(_, work): &Aside| work.place() == place;
-        let is_listed = |(party, _): &Aside| matches!(party, Party::Listed(_));
-        let listed = self.aside.iter().position(|aside| of_place(aside) && is_listed(aside));
-        listed.or_else(|| self.aside.iter().position(of_place))
+        let is_wanted = |(party, _): &Aside| matches!(party, Party::Listed(_)) == wants_listed;
+        let wanted = self.aside.iter().position(|aside| of_place(aside) && is_wanted(aside));
+        wanted.or_else(|| self.aside.iter().position(of_place))
     }
 
     /// Whether a worker may go on with a chore: it has its turn, and nobody else waits for one, nor

@@ -370,6 +370,7 @@ impl SourceSide {
             label: self.label.clone(),
             wire_bytes: counters.bytes,
             proved_bytes: proved as u64,
+            unit_payload: payload,
             rate: self.core.measured_rate(),
             granted: self.core.granted(),
             limited_by: self.core.limited_by(),

@@ -21,7 +21,7 @@ pub(crate) fn width() -> usize {
 
 /// Turns that listed clients get before a stranger gets one, while both wait. It leaves 3 % of the
 /// turns to strangers.
-const LISTED_IN_A_ROW: u32 = 31;
+pub(super) const LISTED_IN_A_ROW: u32 = 31;
 
 /// The client for which a worker works, as far as turns are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn however_many_give_their_turn_back_at_once_none_is_called_from_within_another() {
-        const MANY: usize = 8_000;
+        const MANY: usize = 1_000;
         let turns: &Turns = Box::leak(Box::new(Turns::new(1)));
         let called: &AtomicUsize = Box::leak(Box::default());
         let first = turns.take(Party::Listed(1));
@@ -381,7 +381,7 @@ mod tests {
                 Some(turn)
             });
         }
-        let small = std::thread::Builder::new().stack_size(64 << 10);
+        let small = std::thread::Builder::new().stack_size(16 << 10);
         small.spawn(move || drop(first)).unwrap().join().unwrap();
         assert_eq!(called.load(Ordering::Relaxed), MANY);
         assert_eq!(turns.queue().free, 1);

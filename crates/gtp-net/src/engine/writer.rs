@@ -69,7 +69,7 @@ pub(super) enum WriteJobs {
     /// It has a desk, and the crew's workers do its jobs.
     Apart(Inlet<Writer>),
     /// It has none; its jobs are done here until it ends.
-    Here(RefCell<Option<Writer>>),
+    Here(RefCell<Option<Box<Writer>>>),
 }
 
 /// How a writer begins.
@@ -126,7 +126,7 @@ pub(super) fn here(
     sink: Box<dyn BlockSink>,
     notices: Notices,
 ) -> io::Result<WriteJobs> {
-    Ok(WriteJobs::Here(RefCell::new(Some(Writer::new(transfer, sink, notices)))))
+    Ok(WriteJobs::Here(RefCell::new(Some(Box::new(Writer::new(transfer, sink, notices))))))
 }
 
 /// Owns a sink, and does what it is told.
@@ -141,6 +141,15 @@ pub(super) struct Writer {
     /// Files whose end has been answered. Whoever asks for the end of a file may not have heard
     /// yet that it is finished, and asks again.
     ended: RangeSet,
+    /// The last field: the destination is let go of before.
+    _alarm: Alarm,
+}
+
+/// Has the engine hear of a writer that panics, which is dropped on the way. What is in the
+/// journal stays, as after a crash.
+struct Alarm {
+    transfer: TransferId,
+    notices: Notices,
 }
 
 /// Whether the writer goes on.
@@ -155,8 +164,9 @@ impl Writer {
         let unnamed = HashMap::new();
         let clock = Clock::start();
         let ended = RangeSet::new();
+        let _alarm = Alarm { transfer, notices: notices.clone() };
         let mut writer =
-            Writer { transfer, sink, notices, clock, dirty_since: None, unnamed, ended };
+            Writer { transfer, sink, notices, clock, dirty_since: None, unnamed, ended, _alarm };
         writer.tell_refused();
         writer
     }
@@ -289,12 +299,10 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
-    /// A writer that panics is dropped on the way, and the engine hears of its end. What is in the
-    /// journal stays, as after a crash.
+impl Drop for Alarm {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.answer(Written::Failed(gone()));
+            self.notices.send(Notice::Written(self.transfer, Written::Failed(gone())));
         }
     }
 }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_proto::Revision;
-use gtp_proto::limits::UNIT_JUMBO;
-use gtp_store::{BLOCK, FileSource, Manifest, RelPath, SourceError};
+use gtp_store::{BLOCK, FileSource, Manifest, RelPath, SourceError, TRAILER};
 use gtp_sys::Clock;
 
 use super::clients::{Leave, Seat};
@@ -115,7 +114,7 @@ impl Giving {
         let sent = source.watch();
         let manifest = &listing.scanned.manifest;
         let sums = (manifest.entries.len() as u64, manifest.content_bytes());
-        let extent = Extent::of(manifest);
+        let extent = Extent { bytes: sums.1, manifest: None };
         client.told.measure(move || moved(&sent.progress(), None, extent));
         let sent = source.watch();
         client.told.pace(move || Some(Pace::from(&sent.progress())));
@@ -142,7 +141,8 @@ impl Giving {
 
     /// Parts from the client, which is done, has failed, or must leave.
     async fn end(self, verdict: Result<Result<(), Failure>, Leave>) -> Ending {
-        let extent = Extent::of(&self.listing.scanned.manifest);
+        let manifest = &self.listing.scanned.manifest;
+        let extent = Extent { bytes: manifest.content_bytes(), manifest: Some(manifest) };
         let moved = moved(&self.source.ended(ENDED_SPAN).await, self.done.as_ref(), extent);
         let Client { channel, seat, .. } = self.client;
         let failure = match verdict {
@@ -268,20 +268,26 @@ impl Giving {
 
 /// How much an object has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct Extent<'a> {
     /// Bytes of content.
     bytes: u64,
-    /// Blocks, each of whose last units may be short.
-    blocks: u64,
+    /// Which blocks, if that is known.
+    manifest: Option<&'a Manifest>,
 }
 
-impl Extent {
-    /// That of an object of which it is not known.
-    pub const UNKNOWN: Extent = Extent { bytes: u64::MAX, blocks: 0 };
+impl Extent<'_> {
+    /// Of an object whose size is not known.
+    pub const UNKNOWN: Extent<'static> = Extent { bytes: u64::MAX, manifest: None };
 
-    fn of(manifest: &Manifest) -> Extent {
-        let blocks = manifest.entries.iter().map(|entry| entry.size.div_ceil(BLOCK)).sum();
-        Extent { bytes: manifest.content_bytes(), blocks }
+    /// How much more than the content all units of the object are if each counts as a whole one.
+    fn excess(&self, unit: u64) -> u64 {
+        let whole = |content: u64| (content + TRAILER as u64).next_multiple_of(unit) - content;
+        let of_file = |size: u64| {
+            let last = if size.is_multiple_of(BLOCK) { 0 } else { whole(size % BLOCK) };
+            (size / BLOCK).saturating_mul(whole(BLOCK)).saturating_add(last)
+        };
+        let entries = self.manifest.into_iter().flat_map(|manifest| &manifest.entries);
+        entries.map(|entry| of_file(entry.size)).fold(0, u64::saturating_add)
     }
 }
 
@@ -289,12 +295,12 @@ impl Extent {
 /// client is done, so its word counts then, as far as so much was sent. Proofs count a short unit
 /// as a whole one, so they contradict the client only beyond that; and no object has been moved
 /// beyond its end.
-pub(super) fn moved(sent: &SourceProgress, done: Option<&Done>, object: Extent) -> Moved {
+pub(super) fn moved(sent: &SourceProgress, done: Option<&Done>, object: Extent<'_>) -> Moved {
     let said = done.map(|done| done.brought_bytes.unwrap_or(done.content_bytes));
     let content = match said.map(|said| said.min(sent.wire_bytes)) {
         Some(said) => {
-            let short = object.blocks.saturating_mul(UNIT_JUMBO.into());
-            said.max(sent.proved_bytes.saturating_sub(short))
+            let excess = object.excess(sent.unit_payload.max(1).into());
+            said.max(sent.proved_bytes.saturating_sub(excess))
         }
         None => sent.proved_bytes,
     };
@@ -343,23 +349,41 @@ const LOOK_SPAN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use gtp_store::{BlockSource, Pattern, SyntheticSource};
+
     use super::*;
+
+    fn counts(proved_bytes: u64, done: Option<Done>, object: Extent<'_>) -> u64 {
+        let label = SourceProgress::new("a");
+        let sent =
+            SourceProgress { wire_bytes: 1_100_000, proved_bytes, unit_payload: 1_400, ..label };
+        moved(&sent, done.as_ref(), object).content_bytes
+    }
+
+    fn said(brought_bytes: Option<u64>) -> Option<Done> {
+        Some(Done { files: 1, content_bytes: 5_000_000, brought_bytes })
+    }
 
     #[test]
     fn what_a_session_moved_is_what_its_client_says_unless_the_proofs_and_the_wire_contradict_it() {
-        let sent = SourceProgress {
-            wire_bytes: 1_100_000,
-            proved_bytes: 1_000_000,
-            ..SourceProgress::new("a")
-        };
-        let (whole, none) = (Extent { bytes: 5_000_000, blocks: 20 }, None);
-        let said = |brought_bytes| Done { files: 1, content_bytes: 5_000_000, brought_bytes };
-        let counts = |done: Option<Done>, object| moved(&sent, done.as_ref(), object).content_bytes;
-        assert_eq!(counts(none.clone(), whole), 1_000_000, "one that has broken off");
-        assert_eq!(counts(Some(said(Some(990_000))), whole), 990_000);
-        assert_eq!(counts(Some(said(Some(7_000_000))), whole), 1_100_000);
-        assert_eq!(counts(Some(said(Some(0))), whole), 1_000_000 - 20 * 8_900);
-        assert_eq!(counts(Some(said(None)), whole), 1_100_000, "of an earlier release");
-        assert_eq!(counts(none, Extent { bytes: 7, blocks: 1 }), 7);
+        let name = RelPath::new("a").unwrap();
+        let source = SyntheticSource::file(name, 5_000_000, Pattern::Zeros);
+        let whole = Extent { bytes: 5_000_000, manifest: Some(source.manifest()) };
+        let counts = |done| counts(1_000_000, done, whole);
+        assert_eq!(counts(None), 1_000_000, "one that has broken off");
+        assert_eq!(counts(said(Some(995_000))), 995_000);
+        assert_eq!(counts(said(Some(7_000_000))), 1_100_000);
+        assert_eq!(counts(said(None)), 1_100_000, "of an earlier release");
+        // Nineteen blocks of 188 units, and one of 19,264 bytes in 14.
+        let excess = 19 * (188 * 1_400 - 262_144) + 14 * 1_400 - 19_264;
+        assert_eq!(counts(said(Some(0))), 1_000_000 - excess);
+    }
+
+    #[test]
+    fn a_client_cannot_hide_small_files_which_short_units_bring() {
+        let name = RelPath::new("a").unwrap();
+        let source = SyntheticSource::file(name, 4_000, Pattern::Zeros);
+        let whole = Extent { bytes: 4_000, manifest: Some(source.manifest()) };
+        assert_eq!(counts(3 * 1_400, said(Some(0)), whole), 4_000);
     }
 }

@@ -26,7 +26,7 @@ use crate::messages::{CONTENT_MAX, ENTRIES_MAX, PATHS_MAX, Reason};
 
 /// The text that clients are told while the export does not exist. It does not give the path.
 pub(super) const GONE: &str =
-    "this export is not there at present; it is again once its file system is mounted there";
+    "this export is not there at present; it comes back when its file system is mounted";
 
 /// The client for which an object is looked up.
 #[derive(Clone)]

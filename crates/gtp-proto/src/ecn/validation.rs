@@ -72,7 +72,7 @@ struct Trial {
     lost: u64,
     counted: u64,
     marked: u64,
-    /// All packets of the test before it were lost, as a path can do that loses many.
+    /// All packets of the test before it were lost, as can happen on a path that loses many.
     is_second: bool,
 }
 

@@ -17,7 +17,7 @@ const HOURS: &str = "hours";
 const OBJECT: &str = "object";
 const SESSION: &str = "session";
 
-/// Judges what came of the first meeting of the `own` key, as it is written, with a server.
+/// Judges what came of the first meeting of this host, whose key is `own`, with a server.
 pub fn judge(own: &str, url: &Url, met: &Result<Met, Failure>) -> Vec<Finding> {
     match met {
         Ok(met) => {
@@ -64,8 +64,8 @@ fn blame(own: &str, url: &Url, failure: &Failure) -> (&'static str, String) {
 /// How each end comes to know the other's key.
 fn lets_in(own: &str) -> String {
     format!(
-        "gtp keys add {own} --rights read    # there; here --fingerprint with the key that the \
-         server prints at its start"
+        "gtp keys test {own}    # there; if it is not listed, gtp keys add {own} --rights read; \
+         and here --fingerprint with the key that the server prints at start"
     )
 }
 
@@ -124,7 +124,7 @@ mod tests {
     fn a_failed_meeting_is_a_row_of_what_failed() {
         let url: Url = "gtp://a.example/$(x)".parse().unwrap();
         for (kind, check, mends) in [
-            (FailureKind::Authentication, "identity", "gtp keys add SHA256:own --rights read"),
+            (FailureKind::Authentication, "identity", "gtp keys test SHA256:own"),
             (FailureKind::OutsideHours, "hours", "gtp keys test SHA256:own"),
             (FailureKind::Missing, "object", "gtp ls gtp://a.example:4810/"),
             (FailureKind::Temporary, "session", "gtp get gtp://a.example:4810/%24%28x%29 /tmp/"),

@@ -49,7 +49,11 @@ pub async fn check(
         say(finding)?;
     }
     let open = tried.iter().filter(|(_, taken)| taken.is_ok()).map(|(address, _)| *address);
-    let own = host.fingerprint().to_string();
+    // A key for this command alone is of no use on a list.
+    let own = match host.unkept() {
+        None => host.fingerprint().to_string(),
+        Some(_) => "KEY, which cannot be kept here (gtp id says why),".to_owned(),
+    };
     match meet_each((&own, url), &examiner, open, say).await? {
         Passes::Yes => {
             let path = measure::check(args, url, &host);

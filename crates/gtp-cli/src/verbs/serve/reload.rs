@@ -76,14 +76,16 @@ impl Service {
             let exports = names_of(exports.exports.keys());
             info!(target: SERVER, exports, "reload: the exports were changed");
         }
-        self.warn_of_lost_hours(&exports);
         match self.running.change_exports(exports.clone()) {
-            Ok(()) => self.args.exports = Some(exports),
+            Ok(()) => {
+                self.warn_of_lost_hours(&exports);
+                self.args.exports = Some(exports);
+            }
             Err(why) => error!(target: SERVER, %why, "reload: the exports stay as they were"),
         }
     }
 
-    /// Members of a group that had hours and is gone may come at any time now.
+    /// The hours of a group that is gone count no more.
     fn warn_of_lost_hours(&self, new: &gtp::Exports) {
         let before = self.args.exports.iter().flat_map(|exports| &exports.groups);
         let lost = before
@@ -92,8 +94,8 @@ impl Service {
         if !groups.is_empty() {
             warn!(
                 target: SERVER, groups,
-                "reload: these groups had hours and are not in the file any more: the hours of \
-                 their members are those of their own lines now"
+                "reload: these groups had hours and are not in the file any more: their members \
+                 have the hours of their own lines and of their other groups"
             );
         }
     }

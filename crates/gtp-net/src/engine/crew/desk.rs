@@ -192,11 +192,21 @@ impl<C: Clerk> Desk<C> {
         if farewell.is_none() {
             clerk.close();
         }
+        let farewell = Farewell(farewell);
         drop((clerk, jobs));
-        if let Some(farewell) = farewell {
-            farewell();
-        }
+        drop(farewell);
         Next::Rest
+    }
+}
+
+/// What is done once a clerk is gone, even if it panics on the way.
+struct Farewell(Option<Box<dyn FnOnce() + Send>>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        if let Some(last) = self.0.take() {
+            last();
+        }
     }
 }
 
@@ -214,7 +224,7 @@ impl<C: Clerk> Work for Desk<C> {
         }));
         done.unwrap_or_else(|_| {
             // The clerk is gone, and so is what it was asked: those whose answer is in a job hear
-            // of that, and clerks of the engine's tell it when they are dropped.
+            // of that, and the engine's own clerks tell it when they are dropped.
             let mut state = self.state();
             state.standing = Standing::Over;
             let jobs = std::mem::take(&mut state.jobs);

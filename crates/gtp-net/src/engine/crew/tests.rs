@@ -127,7 +127,8 @@ fn while_all_workers_are_held_work_for_other_devices_goes_on_and_the_usual_numbe
         }));
         assert_eq!(was_done.recv().unwrap(), 4);
     }
-    assert_eq!(crew.workers(Kind::Files), 4, "one for each device that goes on");
+    let workers = crew.workers(Kind::Files);
+    assert!((4..=5).contains(&workers), "{workers}: three are held, and one or two are not");
     releases.clear();
     assert_eq!(begins.recv().unwrap(), 2);
     while crew.workers(Kind::Files) > 2 {

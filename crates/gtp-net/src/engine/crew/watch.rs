@@ -35,6 +35,10 @@ pub(super) fn watch(inner: &Arc<Inner>) {
             drop(state);
             due.into_iter().for_each(Work::wake);
             state = inner.state();
+            // This may have been the last to hold the crew, whose end is told once.
+            if state.ending {
+                return;
+            }
         }
         let waits = Kind::ALL.iter().any(|&kind| state.gang(kind).is_to_be_watched());
         if waits && now.since(looked) >= LOOK {
@@ -62,7 +66,7 @@ fn take_due(state: &mut State, now: Time) -> Vec<Arc<dyn Work>> {
     due.into_values().filter_map(|desk| desk.upgrade()).collect()
 }
 
-/// Adds a worker if too few are not held and there is work that waits for none of them.
+/// Adds a worker if fewer than usual are free and work waits for one.
 pub(super) fn look(inner: &Arc<Inner>, kind: Kind) {
     let now = inner.clock.now();
     let late = inner.state().gang(kind).late(now);

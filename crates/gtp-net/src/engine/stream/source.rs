@@ -217,6 +217,7 @@ impl StreamSource {
             label: self.label.clone(),
             wire_bytes: counters.bytes,
             proved_bytes: counters.delivered_bytes,
+            unit_payload: 0,
             rate: self.core.measured_rate(),
             granted: self.core.granted(),
             limited_by: self.core.limited_by(),

@@ -70,10 +70,11 @@ fn writer() -> (WriteJobs, Receiver<Notice>, Arc<AtomicBool>, Poller) {
 
 #[test]
 fn the_engine_hears_of_a_writer_that_panics() {
-    let (jobs, heard, _, _poller) = writer();
+    let (jobs, heard, free, _poller) = writer();
     jobs.send(WriteJob::Block { file: 0, block: 0, first_unit: 0, bytes: Vec::new() });
     let heard = heard.recv().unwrap();
     assert!(matches!(heard, Notice::Written(7, Written::Failed(_))), "it was another notice");
+    assert!(free.load(Ordering::Relaxed));
 }
 
 #[test]
