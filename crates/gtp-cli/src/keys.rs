@@ -84,7 +84,7 @@ enum Deed {
         #[command(flatten)]
         share: ShareArgs,
         #[command(flatten)]
-        places: PlacesArgs,
+        places: Box<PlacesArgs>,
     },
     /// Print the keys, what they may do, and whose they are
     List {

@@ -334,15 +334,15 @@ fn a_key_gets_a_rate_a_weight_and_a_guarantee_by_command_and_loses_them_again() 
         said(&keys(&["list"]))
     };
     let all = ["--name", "anna", "--rate", "50Mbit", "--weight", "2", "--guarantee", "10Mbit"];
-    let words = "anna  (rate 50 Mbit/s, weight 2, guarantee 10 Mbit/s)\n";
+    let words = "anna  (rate 50.0 Mbit/s, weight 2, guarantee 10.0 Mbit/s)\n";
     assert!(add(&all).ends_with(words), "{}", said(&keys(&["list"])));
     assert!(add(&["--rights", "read"]).ends_with(words), "they stay");
     let record = &events(&keys(&["list", "--json"]))[0];
     let numbers = ["rate", "weight", "guarantee"].map(|name| record[name].as_f64());
     assert_eq!(numbers, [Some(50e6), Some(2.0), Some(10e6)]);
     let tested = said(&keys(&["test", "anna"]));
-    let words = "; it has 50 Mbit/s at most with all its sessions, each way, a weight of 2, \
-                 10 Mbit/s served first";
+    let words = "; it has 50.0 Mbit/s at most with all its sessions, each way, a weight of 2, \
+                 10.0 Mbit/s served first";
     assert!(tested.contains(words), "{tested}");
     let refused = keys(&["add", &key, "--rate", "5Mbit"]);
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
@@ -377,8 +377,8 @@ fn a_test_of_a_key_says_what_its_line_and_its_groups_give_it_together() {
     std::fs::write(world.path("server/config.toml"), config).unwrap();
     let test = |args: &[&str]| world.run("server", &[&["keys", "test", &key], args].concat());
     list("group=lab rate=50Mbit weight=2");
-    let words = "; it has 30 Mbit/s at most with all its sessions, each way, a weight of 3, \
-                 80 Mbit/s with all of group lab, 20 Mbit/s served first to group lab";
+    let words = "; it has 30.0 Mbit/s at most with all its sessions, each way, a weight of 3, \
+                 80.0 Mbit/s with all of group lab, 20.0 Mbit/s served first to group lab";
     assert!(said(&test(&[])).contains(words), "{}", said(&test(&[])));
     let share = &events(&test(&["--json"]))[0]["share"];
     let expected = serde_json::json!({

@@ -122,7 +122,7 @@ impl fmt::Display for Shares<'_> {
         }
         match part {
             KeyPart::None => {}
-            KeyPart::Own(least) => said.push(format!("{} served first", say(&least.min(rate)))),
+            KeyPart::Own(least) => said.push(format!("{} served first", say(least.min(rate)))),
             KeyPart::Group { name, share } => {
                 if !share.total_rate.is_unlimited() {
                     said.push(format!("{} with all of group {name}", say(&share.total_rate)));
