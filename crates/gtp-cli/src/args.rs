@@ -28,13 +28,14 @@ use crate::doctor::DoctorArgs;
 use crate::hosts::Mirrors;
 use crate::keys::{Groups, KeysArgs};
 use crate::log::LogFormat;
+use crate::origins::Origins;
 use crate::plan::PlanArgs;
 use crate::probe::ProbeArgs;
 use crate::run::{PumpCommand, RunArgs};
 use crate::ssh::SshArgs;
 use crate::sync::SyncArgs;
 use crate::top::TopArgs;
-use crate::{config, output, words};
+use crate::{config, loopback, output, words};
 
 /// Move bulk data over UDP at explicit, max-min fair rates.
 #[derive(Debug, Parser)]
@@ -373,8 +374,12 @@ pub struct ServeArgs {
     /// What the configuration file names: exports and groups.
     #[arg(skip)]
     pub exports: Option<Exports>,
+    /// Where the values come from.
+    #[arg(skip)]
+    pub origins: Origins,
     /// Where to listen, TCP and UDP; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4810", env = "GTP_LISTEN")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4810", env = "GTP_LISTEN",
+        value_parser = words::listen)]
     pub listen: String,
     /// Let anyone read; otherwise only keys in `authorized_keys`
     #[arg(long, env = "GTP_PUBLIC", value_parser = BoolishValueParser::new())]
@@ -405,7 +410,7 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub host: HostArgs,
     /// Serve numbers for Prometheus at /metrics on this loopback address
-    #[arg(long, value_name = "ADDR:PORT", env = "GTP_METRICS")]
+    #[arg(long, value_name = "ADDR:PORT", env = "GTP_METRICS", value_parser = loopback::address)]
     pub metrics: Option<SocketAddr>,
     /// At the first SIGTERM or SIGINT take no more clients, and let transfers go on for this long
     #[arg(long, value_name = "TIME", env = "GTP_DRAIN", value_parser = words::span,
@@ -482,7 +487,8 @@ pub struct StreamArgs {
     #[arg(value_name = "URL", value_hint = ValueHint::Hostname)]
     pub urls: Vec<Url>,
     /// Where to listen, TCP and UDP, for one caller, or for the sources of a group
-    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4810", env = "GTP_LISTEN")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4810", env = "GTP_LISTEN",
+        value_parser = words::listen)]
     pub listen: String,
     /// Let anyone call; otherwise only keys in `authorized_keys`
     #[arg(long, env = "GTP_PUBLIC", value_parser = BoolishValueParser::new())]
@@ -641,7 +647,8 @@ pub struct RouterArgs {
         value_parser = crate::routers::link)]
     pub link: Vec<[Rate; 2]>,
     /// Where to listen, UDP; port 0 takes a free one. Answers leave from the address that was asked
-    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4811")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4811",
+        value_parser = words::listen_or_name)]
     pub listen: String,
     /// The file with the key that hosts share with it; made if it is not there; router-key in the
     /// configuration directory if not said
@@ -652,7 +659,7 @@ pub struct RouterArgs {
         allow_hyphen_values = true)]
     pub stats: Option<Duration>,
     /// Serve numbers for Prometheus at /metrics on this loopback address
-    #[arg(long, value_name = "ADDR:PORT", env = "GTP_METRICS")]
+    #[arg(long, value_name = "ADDR:PORT", env = "GTP_METRICS", value_parser = loopback::address)]
     pub metrics: Option<SocketAddr>,
     /// One JSON object a line on standard output
     #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
@@ -671,7 +678,10 @@ pub fn parse() -> Result<Verb, ExitCode> {
     let command = file.as_defaults(Cli::command());
     let matches = command.clone().try_get_matches_from(given()).map_err(refused)?;
     let mut verb = Cli::from_arg_matches(&matches).map_err(refused)?.verb;
-    with_exports(&mut verb, &file);
+    with_file(&mut verb, &file, (&command, &matches)).map_err(|why| {
+        output::aside(format_args!("gtp: {why}"));
+        ExitCode::from(2)
+    })?;
     if let Some((name, given)) = matches.subcommand() {
         let passed_over = command.find_subcommand(name).map(|verb| file.passed_over(verb, given));
         for sentence in passed_over.into_iter().flatten() {
@@ -685,14 +695,29 @@ pub fn parse() -> Result<Verb, ExitCode> {
     Ok(with_end_of_options(verb))
 }
 
-/// Tells a server of the exports that the file names, and who judges keys of their groups.
-fn with_exports(verb: &mut Verb, file: &config::File) {
-    if let Verb::Serve(args) = verb {
+/// Tells a server of the exports that the file names and where its settings come from, and who
+/// judges keys of their groups.
+///
+/// # Errors
+/// The line of a value that a service cannot use.
+fn with_file(
+    verb: &mut Verb,
+    file: &config::File,
+    (command, matches): (&clap::Command, &clap::ArgMatches),
+) -> Result<(), String> {
+    let given = matches.subcommand();
+    let known = given.and_then(|(name, given)| Some((command.find_subcommand(name)?, given)));
+    if let Some((of_verb, given)) = known {
+        file.taken(of_verb, given)?;
+    }
+    if let (Verb::Serve(args), Some((of_verb, given))) = (&mut *verb, known) {
         args.exports.clone_from(&file.exports);
+        args.origins = file.origins(of_verb, given);
     }
     if let Verb::Keys(args) = verb {
         args.groups = Groups { path: file.path.clone(), rules: file.exports.clone() };
     }
+    Ok(())
 }
 
 /// Shows what the parser says in place of a command; returns the exit code.
@@ -745,7 +770,7 @@ pub fn parse_again() -> Result<(Verb, Vec<String>), String> {
         Some(file.overridden(verb, given))
     });
     let mut verb = Cli::from_arg_matches(&matches).map_err(|error| error.to_string())?.verb;
-    with_exports(&mut verb, &file);
+    with_file(&mut verb, &file, (&command, &matches))?;
     Ok((verb, overridden.unwrap_or_default()))
 }
 

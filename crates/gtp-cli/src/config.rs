@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue};
@@ -21,8 +21,9 @@ use crate::args::TransferArgs;
 use crate::cp::WayArgs;
 use crate::exports;
 use crate::hosts::Hosts;
+use crate::origins::Origins;
 use crate::sync::SyncArgs;
-use crate::toml_words::{as_word, check, line_of_key, table};
+use crate::toml_words::{Lines, Said, as_word, check, table};
 
 /// What the file says, option by option.
 #[derive(Debug, Default)]
@@ -33,7 +34,7 @@ pub struct File {
     pub hosts: Hosts,
     /// What a server of this user exports, and its groups, if it names either.
     pub exports: Option<Exports>,
-    values: BTreeMap<String, String>,
+    values: BTreeMap<String, Said>,
 }
 
 /// Options that the file may not set, beside those of `sync` alone: what is named there is meant
@@ -72,7 +73,21 @@ impl File {
 
     /// The value for an option.
     pub fn value(&self, name: &str) -> Option<&str> {
-        self.values.get(name).map(String::as_str)
+        self.values.get(name).map(|said| said.value.as_str())
+    }
+
+    /// What is wrong with a value of it, behind its place and its key.
+    pub fn blame(&self, name: &str, why: impl std::fmt::Display) -> String {
+        let file = self.path.as_deref().unwrap_or(Path::new("")).display();
+        match self.values.get(name) {
+            Some(Said { key, line, .. }) => format!("{file}, line {line}: `{key}`: {why}"),
+            None => why.to_string(),
+        }
+    }
+
+    /// Where the values of a verb's options come from.
+    pub fn origins(&self, verb: &Command, given: &ArgMatches) -> Origins {
+        Origins::of(verb, given, self.path.as_deref(), &self.values)
     }
 
     /// The command with the file's values as defaults.
@@ -93,7 +108,7 @@ impl File {
     /// What the file says that a verb does not take and nobody said otherwise: a sentence for
     /// each, with what the verb uses.
     pub fn passed_over(&self, verb: &Command, given: &ArgMatches) -> Vec<String> {
-        let path = self.path.as_deref().unwrap_or(std::path::Path::new("")).display();
+        let path = self.path.as_deref().unwrap_or(Path::new("")).display();
         let sentence = |arg: &Arg| {
             let name = arg.get_long().filter(|name| allowed(name))?;
             let value = self.value(name).filter(|value| check(arg, value).is_err())?;
@@ -113,6 +128,37 @@ impl File {
 }
 
 impl File {
+    /// Looks whether a verb takes what the file says for its options, where nobody said otherwise.
+    /// A service uses nothing else in its place, nor does who listens use another address.
+    ///
+    /// # Errors
+    /// The place of the first value that it does not take, the key, and why.
+    pub fn taken(&self, verb: &Command, given: &ArgMatches) -> Result<(), String> {
+        let refused = |arg: &Arg| {
+            let name = arg.get_long().filter(|name| allowed(name))?;
+            let why = check(arg, self.value(name)?).err()?;
+            let source = given.value_source(arg.get_id().as_str());
+            let is_free = matches!(source, None | Some(ValueSource::DefaultValue));
+            let counts = SERVICES.contains(&verb.get_name()) || name == "listen";
+            (is_free && counts).then(|| self.blame(name, why))
+        };
+        verb.get_arguments().find_map(refused).map_or(Ok(()), Err)
+    }
+
+    /// Verbs that have an option and do not take what the file says for it: a sentence for each.
+    pub fn of_some_verbs(&self) -> Vec<String> {
+        let command = <crate::args::Cli as clap::CommandFactory>::command();
+        let sentence = |verb: &Command, arg: &Arg| {
+            let name = arg.get_long().filter(|name| allowed(name))?;
+            let why = check(arg, self.value(name)?).err()?;
+            Some(self.blame(name, format_args!("not for `gtp {}`: {why}", verb.get_name())))
+        };
+        let of_verb = |verb: &Command| -> Vec<String> {
+            verb.get_arguments().filter_map(|arg| sentence(verb, arg)).collect()
+        };
+        command.get_subcommands().filter(|verb| !verb.is_hide_set()).flat_map(of_verb).collect()
+    }
+
     /// Settings of the file in whose place the environment says otherwise: a sentence for each.
     pub fn overridden(&self, verb: &Command, given: &ArgMatches) -> Vec<String> {
         let sentence = |arg: &Arg| {
@@ -149,7 +195,7 @@ pub fn options() -> BTreeMap<String, Arg> {
 }
 
 /// All verbs' options of this name.
-fn namesakes(name: &str) -> Vec<Arg> {
+pub fn namesakes(name: &str) -> Vec<Arg> {
     let command = <crate::args::Cli as clap::CommandFactory>::command();
     let all = command.get_subcommands().flat_map(|verb| verb.get_arguments());
     all.filter(|arg| arg.get_long() == Some(name)).cloned().collect()
@@ -160,20 +206,20 @@ fn allowed(name: &str) -> bool {
 }
 
 fn parse(text: &str) -> Result<File, String> {
-    let mut table = table(text)?;
+    let (mut table, lines) = (table(text)?, Lines::of(text));
     let hosts = table.remove(HOSTS).map(|hosts| Hosts::of(&hosts)).transpose();
     let hosts = hosts.map_err(|bad| {
-        let line = line_in_table(text, HOSTS, (&bad.name, &bad.key));
+        let line = lines.at(&[HOSTS, &bad.name, &bad.key]);
         format!(", line {line}: {bad}")
     })?;
     let exports = exports::take(&mut table).map_err(|bad| {
-        let line = line_in_table(text, bad.table, (&bad.name, &bad.key));
+        let line = lines.at(&bad.place);
         format!(", line {line}: {bad}")
     })?;
     let known = options();
     let mut values = BTreeMap::new();
     for (key, value) in table {
-        let line = line_of_key(text, &key);
+        let line = lines.at(&[&key]);
         let name = key.replace('_', "-");
         let Some(option) = known.get(&name) else {
             return Err(format!(", line {line}: {}", unknown(&key, &name, &value)));
@@ -184,10 +230,13 @@ fn parse(text: &str) -> Result<File, String> {
         if !taken {
             check(option, &value).map_err(|why| format!(", line {line}: `{key}`: {why}"))?;
         }
-        values.insert(name, value);
+        values.insert(name, Said { key, value, line });
     }
     Ok(File { path: None, hosts: hosts.unwrap_or_default(), exports, values })
 }
+
+/// Verbs that serve others.
+const SERVICES: [&str; 2] = ["serve", "router"];
 
 /// The table of hosts.
 const HOSTS: &str = "host";
@@ -230,26 +279,6 @@ fn is_named(option: &str, words: impl IntoIterator<Item = OsString>) -> bool {
     })
 }
 
-/// The line of a key in a table such as that of a host, or of the table.
-fn line_in_table(text: &str, table: &str, (name, key): (&str, &str)) -> usize {
-    let bare = |line: &str| line.replace([' ', '\t', '"', '\''], "");
-    let begins = |line: &str| {
-        bare(line).starts_with(
-            &match name {
-                "" => format!("[{table}."),
-                name => format!("[{table}.{name}]"),
-            }
-            .replace(' ', ""),
-        )
-    };
-    let at = text.lines().position(begins);
-    let head = at.unwrap_or_else(|| line_of_key(text, table).saturating_sub(1));
-    let rest: Vec<&str> = text.lines().skip(head).collect();
-    let names = |line: &&str| bare(line).split('=').next() == Some(key);
-    let below = rest.iter().position(names).filter(|_| !key.is_empty());
-    1 + head + below.unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,8 +287,8 @@ mod tests {
     fn settings_are_checked_by_their_options() {
         let values =
             parse("capacity_in = \"700Mbit\"\npublic = true\nweight = 2\n").unwrap().values;
-        assert_eq!(values["capacity-in"], "700Mbit");
-        assert_eq!(values["weight"], "2");
+        assert_eq!(values["capacity-in"].value, "700Mbit");
+        assert_eq!(values["weight"].value, "2");
         let refused = parse("# c\nweight = 2\nmax-rate = 700\n").unwrap_err();
         assert!(refused.starts_with(", line 3: `max-rate`"), "{refused}");
     }
@@ -268,7 +297,7 @@ mod tests {
     fn a_value_that_one_verb_takes_is_a_setting_and_one_that_none_takes_is_not() {
         for law in ["grant", "rbudp", "lambdastream"] {
             let values = parse(&format!("control = \"{law}\"\n")).unwrap().values;
-            assert_eq!(values["control"], law);
+            assert_eq!(values["control"].value, law);
         }
         assert!(parse("control = \"vegas\"\n").unwrap_err().starts_with(", line 1: `control`"));
     }
@@ -304,7 +333,52 @@ mod tests {
         assert!(refused.starts_with(", line 2: `host`: write hosts as"), "{refused}");
         let read = parse(&text.replace("weight = 0", "weight = 1")).unwrap();
         assert_eq!(read.hosts.names().collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(read.values["weight"], "2");
+        assert_eq!(read.values["weight"].value, "2");
+    }
+
+    #[test]
+    fn what_a_service_could_not_start_with_is_refused_with_its_line() {
+        for (text, why) in [
+            ("# c\nlisten = \"14899\"\n", ", line 2: `listen`: "),
+            ("metrics = \"0.0.0.0:9811\"\n", ", line 1: `metrics`: "),
+            ("\nmetrics = \"9811\"\n", ", line 2: `metrics`: "),
+        ] {
+            let refused = parse(text).unwrap_err();
+            assert!(refused.starts_with(why), "{refused}");
+        }
+        let of_a_router = parse("listen = \"localhost:4811\"\n").unwrap();
+        let command = <crate::args::Cli as clap::CommandFactory>::command();
+        let verb = command.find_subcommand("serve").unwrap();
+        let given = |words: &[&str]| verb.clone().get_matches_from(words);
+        let refused = of_a_router.taken(verb, &given(&["serve"])).unwrap_err();
+        assert!(refused.starts_with(", line 1: `listen`: "), "{refused}");
+        let named = given(&["serve", "--listen", "127.0.0.1:0"]);
+        assert_eq!(of_a_router.taken(verb, &named), Ok(()));
+        assert_eq!(of_a_router.of_some_verbs().len(), 2, "{:?}", of_a_router.of_some_verbs());
+    }
+
+    #[test]
+    fn tables_that_do_not_fit_together_are_refused_with_the_line_of_what_does_not() {
+        let exports = "[export.a]\npath = \"/a\"\n[export.b]\npath = \"/b\"\n";
+        let text = |more: &str| parse(&[exports, more].concat()).unwrap_err();
+        for (more, line) in [
+            ("[export.c]\nread = true\npath = \"c\"\n", 7),
+            ("[export.c]\npath = \"/c\"\nwrite = [\n  \"stuff\",\n]\n", 8),
+            ("[group.g]\nweight = 2\nread = [\"a\", \"nosuch/x\"]\n", 7),
+            ("[group.f]\n[group.g]\ntotal-rate = \"1Mbit\"\nguarantee = \"2Mbit\"\n", 8),
+            (
+                "[group.g]\ntotal-rate = \"3Mbit\"\nguarantee = \"2Mbit\"\n[[group.g.at]]\n\
+              window = \"08:00-09:00\"\ntotal-rate = \"1Mbit\"\n",
+                10,
+            ),
+            ("[group.\"g h\"]\nweight = 2\n", 5),
+            ("[group.g]\nkeys = [\n  \"SHA256:x\",\n]\n", 7),
+        ] {
+            let refused = text(more);
+            assert!(refused.starts_with(&format!(", line {line}: ")), "{more}: {refused}");
+        }
+        let alone = parse("weight = 2\n[group.f]\n[group.g]\nrate=\"1Mbit\"\nquota=\"1GB\"\n");
+        assert!(alone.unwrap_err().starts_with(", line 5: "));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Here the tables are read, key by key, and what is wrong with one is said in words. Whether they
 //! fit together, and what they let a client do, the server's own rules say.
 
+mod unfit;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -21,24 +23,48 @@ const GROUP: &str = "group";
 /// What is wrong with the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bad {
-    /// `export` or `group`.
-    pub table: &'static str,
-    /// The table's name; empty if there is more wrong than one table.
-    pub name: String,
-    /// The key; empty if it is the table itself.
-    pub key: String,
-    /// Why, in words that follow the key.
+    /// Where: the keys that lead there from the top of the file, and items of lists.
+    pub place: Vec<String>,
+    /// Why, in a sentence that names the table.
     pub why: String,
 }
 
 impl fmt::Display for Bad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Bad { table, name, key, why } = self;
-        match (name.is_empty(), key.is_empty()) {
-            (true, _) => f.write_str(why),
-            (false, true) => write!(f, "[{table}.{name}]: {why}"),
-            (false, false) => write!(f, "[{table}.{name}] `{key}`: {why}"),
-        }
+        f.write_str(&self.why)
+    }
+}
+
+/// What is wrong with the value of a key.
+#[derive(Debug)]
+struct Wrong {
+    /// Where in the value, as in [`Bad`]; nothing if it is the value itself.
+    inside: Vec<String>,
+    /// Why, in words that follow the key.
+    why: String,
+}
+
+impl From<String> for Wrong {
+    fn from(why: String) -> Wrong {
+        Wrong { inside: Vec::new(), why }
+    }
+}
+
+impl From<&str> for Wrong {
+    fn from(why: &str) -> Wrong {
+        Wrong::from(why.to_owned())
+    }
+}
+
+impl Wrong {
+    /// The same of what is an item of a list.
+    fn of_item(self, number: usize) -> Wrong {
+        self.below(&number.to_string())
+    }
+
+    fn below(mut self, key: &str) -> Wrong {
+        self.inside.insert(0, key.to_owned());
+        self
     }
 }
 
@@ -48,9 +74,6 @@ impl fmt::Display for Bad {
 /// [`Bad`], with the first key that cannot be used.
 pub fn take(file: &mut toml::Table) -> Result<Option<Exports>, Bad> {
     let mut exports = Exports::default();
-    let whole = |table| {
-        move |why: &str| Bad { table, name: String::new(), key: String::new(), why: why.into() }
-    };
     for (name, says) in tables(file, EXPORT)? {
         let rule = export(&name, &says)?;
         exports.exports.insert(name, rule);
@@ -65,7 +88,9 @@ pub fn take(file: &mut toml::Table) -> Result<Option<Exports>, Bad> {
     if exports.exports.is_empty() {
         exports.groups.iter().try_for_each(|(name, rule)| needs_no_export(name, rule))?;
     }
-    exports.check().map_err(|why| whole(EXPORT)(&why.to_string()))?;
+    exports
+        .check()
+        .map_err(|bad| Bad { place: unfit::place(&bad, &exports), why: bad.to_string() })?;
     Ok(Some(exports))
 }
 
@@ -83,18 +108,13 @@ fn needs_no_export(name: &str, rule: &GroupRule) -> Result<(), Bad> {
         ("quota-files", rule.quota.files.is_some()),
     ];
     match said.into_iter().find(|(_, is_said)| *is_said) {
-        Some((key, _)) => Err(at(GROUP, name, key, NEEDS_EXPORTS.into())),
+        Some((key, _)) => Err(at(GROUP, name, key)(NEEDS_EXPORTS.into())),
         None => Ok(()),
     }
 }
 
 fn tables(file: &mut toml::Table, table: &'static str) -> Result<Vec<(String, toml::Table)>, Bad> {
-    let bad = |name: &str| Bad {
-        table,
-        name: name.into(),
-        key: String::new(),
-        why: format!("write it as [{table}.NAME]"),
-    };
+    let bad = |name: &str| at(table, name, "")(format!("write it as [{table}.NAME]").into());
     let all = match file.remove(table) {
         None => return Ok(Vec::new()),
         Some(toml::Value::Table(all)) => all,
@@ -124,9 +144,9 @@ fn export(name: &str, says: &toml::Table) -> Result<ExportRule, Bad> {
             "quota-files" => number(value).map(|files| quota.files = Some(files)),
             _ => Err(NO_SETTING.into()),
         };
-        taken.map_err(|why| at(EXPORT, name, key, why))?;
+        taken.map_err(at(EXPORT, name, key))?;
     }
-    let path = path.ok_or_else(|| at(EXPORT, name, "", "say its `path`".into()))?;
+    let path = path.ok_or_else(|| at(EXPORT, name, "")("say its `path`".into()))?;
     Ok(ExportRule { path, read, write, delete, visibility, quota })
 }
 
@@ -150,21 +170,22 @@ fn group(name: &str, says: &toml::Table) -> Result<GroupRule, Bad> {
             "at" => shares_at(value).map(|all| at_times = all),
             _ => Err(NO_GROUP_SETTING.into()),
         };
-        taken.map_err(|why| at(GROUP, name, key, why))?;
+        taken.map_err(at(GROUP, name, key))?;
     }
     Ok(GroupRule { keys, grants, quota, share, at: at_times, hours })
 }
 
 /// The tables `[[group.NAME.at]]`.
-fn shares_at(value: &toml::Value) -> Result<Vec<ShareAt>, String> {
+fn shares_at(value: &toml::Value) -> Result<Vec<ShareAt>, Wrong> {
     let all = value.as_array().ok_or(NO_TABLES)?;
     let table = |one: &toml::Value| share_at(one.as_table().ok_or(NO_TABLES)?);
-    all.iter().map(table).collect()
+    let each = all.iter().enumerate();
+    each.map(|(number, one)| table(one).map_err(|wrong| wrong.of_item(number))).collect()
 }
 
 const NO_TABLES: &str = "is for tables: write [[group.NAME.at]] above `window` and what holds then";
 
-fn share_at(says: &toml::Table) -> Result<ShareAt, String> {
+fn share_at(says: &toml::Table) -> Result<ShareAt, Wrong> {
     let mut share = ShareAt::default();
     for (key, value) in says {
         let taken = match key.as_str() {
@@ -177,7 +198,9 @@ fn share_at(says: &toml::Table) -> Result<ShareAt, String> {
                       weight"
                 .into()),
         };
-        taken.map_err(|why| format!("`{key}` {why}"))?;
+        taken.map_err(|Wrong { inside, why }| {
+            Wrong { inside, why: format!("`{key}` {why}") }.below(key)
+        })?;
     }
     match share.hours.is_always() {
         true => Err("needs a `window` in each table".into()),
@@ -194,55 +217,64 @@ const NO_GROUP_SETTING: &str = "no setting of a group; there are keys, read, wri
                                 quota-files, rate, total-rate, guarantee, weight, window and \
                                 tables at";
 
-fn at(table: &'static str, name: &str, key: &str, why: String) -> Bad {
-    Bad { table, name: name.into(), key: key.into(), why }
+/// What is wrong with a key of a table, or with the table if the key is empty.
+fn at<'a>(table: &'static str, name: &'a str, key: &'a str) -> impl FnOnce(Wrong) -> Bad + 'a {
+    move |Wrong { inside, why }| {
+        let shown = match (name.is_empty(), key.is_empty()) {
+            (true, _) => why,
+            (false, true) => format!("[{table}.{name}]: {why}"),
+            (false, false) => format!("[{table}.{name}] `{key}`: {why}"),
+        };
+        let place = [table, name, key].into_iter().filter(|part| !part.is_empty());
+        Bad { place: place.map(str::to_owned).chain(inside).collect(), why: shown }
+    }
 }
 
-fn text(value: &toml::Value) -> Result<&str, String> {
+fn text(value: &toml::Value) -> Result<&str, Wrong> {
     value.as_str().ok_or_else(|| "needs a text between quotes".into())
 }
 
-fn truth(value: &toml::Value) -> Result<bool, String> {
+fn truth(value: &toml::Value) -> Result<bool, Wrong> {
     value.as_bool().ok_or_else(|| "must be true or false".into())
 }
 
 /// A number of bytes with its unit.
-fn size(value: &toml::Value) -> Result<u64, String> {
-    words::bytes(text(value).map_err(|_| "needs a size between quotes, as in \"50GB\"")?)
+fn size(value: &toml::Value) -> Result<u64, Wrong> {
+    Ok(words::bytes(text(value).map_err(|_| "needs a size between quotes, as in \"50GB\"")?)?)
 }
 
-fn rate_of(value: &toml::Value) -> Result<Rate, String> {
-    words::rate(text(value).map_err(|_| "needs a rate between quotes, as in \"100Mbit\"")?)
+fn rate_of(value: &toml::Value) -> Result<Rate, Wrong> {
+    Ok(words::rate(text(value).map_err(|_| "needs a rate between quotes, as in \"100Mbit\"")?)?)
 }
 
-fn guarantee_of(value: &toml::Value) -> Result<Rate, String> {
+fn guarantee_of(value: &toml::Value) -> Result<Rate, Wrong> {
     let least = rate_of(value)?;
     let is_rate = !least.is_unlimited();
     is_rate.then_some(least).ok_or_else(|| "needs a number, as in \"100Mbit\"".into())
 }
 
 /// One text or a list of them.
-fn hours_of(value: &toml::Value) -> Result<Hours, String> {
+fn hours_of(value: &toml::Value) -> Result<Hours, Wrong> {
     let needs = "needs hours, as in \"mon-fri 20:00-06:00\", or a list of them";
     let all = match value.as_str() {
         Some(one) => vec![one],
         None => list(value, needs)?,
     };
-    all.join(",").parse().map_err(|bad: gtp::BadHours| bad.to_string())
+    all.join(",").parse().map_err(|bad: gtp::BadHours| bad.to_string().into())
 }
 
-fn weight_of(value: &toml::Value) -> Result<f64, String> {
+fn weight_of(value: &toml::Value) -> Result<f64, Wrong> {
     let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    words::weight(&word)
+    Ok(words::weight(&word)?)
 }
 
-fn number(value: &toml::Value) -> Result<u64, String> {
+fn number(value: &toml::Value) -> Result<u64, Wrong> {
     let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
     number.ok_or_else(|| "needs a number, as in 100000".into())
 }
 
 /// Everybody, nobody, or groups.
-fn who(value: &toml::Value) -> Result<Who, String> {
+fn who(value: &toml::Value) -> Result<Who, Wrong> {
     match value {
         toml::Value::Boolean(true) => Ok(Who::Everybody),
         toml::Value::Boolean(false) => Ok(Who::Nobody),
@@ -253,26 +285,37 @@ fn who(value: &toml::Value) -> Result<Who, String> {
     }
 }
 
-fn places(value: &toml::Value) -> Result<Vec<Below>, String> {
+fn places(value: &toml::Value) -> Result<Vec<Below>, Wrong> {
     let all = list(value, "needs a list of places, as in [\"home/anna\", \"scratch\"]")?;
     if all.len() > PLACES_MOST {
-        return Err(format!("names {} places, and {PLACES_MOST} at most are allowed", all.len()));
+        let there = all.len();
+        return Err(format!("names {there} places, and {PLACES_MOST} at most are allowed").into());
     }
-    all.into_iter().map(|at| at.parse::<Below>().map_err(|bad| bad.to_string())).collect()
+    each(all, |at| at.parse::<Below>().map_err(|bad| bad.to_string()))
 }
 
-fn fingerprints(value: &toml::Value) -> Result<BTreeSet<Fingerprint>, String> {
+fn fingerprints(value: &toml::Value) -> Result<BTreeSet<Fingerprint>, Wrong> {
     let all = list(value, "needs a list of fingerprints, as in [\"SHA256:...\"]")?;
-    let key = |text: &str| {
+    each(all, |text| {
         let bad = |_| format!("{:?} is no fingerprint, as `gtp id` prints it", text);
         text.parse::<Fingerprint>().map_err(bad)
-    };
-    all.into_iter().map(key).collect()
+    })
 }
 
-fn list<'v>(value: &'v toml::Value, needs: &str) -> Result<Vec<&'v str>, String> {
-    let all = value.as_array().ok_or(needs)?;
-    all.iter().map(|one| one.as_str().ok_or_else(|| needs.to_owned())).collect()
+/// Reads each text of a list.
+fn each<'v, T, All: FromIterator<T>>(
+    all: Vec<&'v str>,
+    read: impl Fn(&'v str) -> Result<T, String>,
+) -> Result<All, Wrong> {
+    let all = all.into_iter().enumerate();
+    all.map(|(at, text)| read(text).map_err(|why| Wrong::from(why).of_item(at))).collect()
+}
+
+fn list<'v>(value: &'v toml::Value, needs: &str) -> Result<Vec<&'v str>, Wrong> {
+    let all = value.as_array().ok_or(needs)?.iter().enumerate();
+    let text =
+        |(at, one): (usize, &'v toml::Value)| one.as_str().ok_or(Wrong::from(needs).of_item(at));
+    all.map(text).collect()
 }
 
 /// What the tables say, key by key, for people.
@@ -404,43 +447,44 @@ mod tests {
     }
 
     #[test]
-    fn what_no_export_or_group_has_is_refused_by_table_and_key() {
-        for (text, name, key) in [
-            ("[export.a]\nread = true", "a", ""),
-            ("[export.a]\npath = 1", "a", "path"),
-            ("[export.a]\npath = \"/a\"\nreed = true", "a", "reed"),
-            ("[export.a]\npath = \"/a\"\nread = \"staff\"", "a", "read"),
-            ("[export.a]\npath = \"/a\"\nhidden = 1", "a", "hidden"),
-            ("[export.a]\npath = \"/a\"\nquota = 7", "a", "quota"),
-            ("[export.a]\npath = \"/a\"\nquota-files = -1", "a", "quota-files"),
-            ("[export.a]\npath = \"/a\"\n[group.g]\nkeys = [\"x\"]", "g", "keys"),
-            ("[export.a]\npath = \"/a\"\n[group.g]\nread = [\"../x\"]", "g", "read"),
-            ("[export.a]\npath = \"a\"", "", ""),
-            ("[export.a]\npath = \"/a\"\nread = [\"none\"]", "", ""),
-            ("[export.a]\npath = \"/a\"\n[group.g]\nrate = 7", "g", "rate"),
-            ("[export.a]\npath = \"/a\"\n[group.g]\nweight = 0", "g", "weight"),
-            ("[export.a]\npath = \"/a\"\n[group.g]\ntotal-rate = 7", "g", "total-rate"),
-            ("[export.a]\npath = \"/a\"\n[group.g]\nguarantee = \"unlimited\"", "g", "guarantee"),
+    fn what_no_export_or_group_has_is_refused_at_its_place() {
+        for (text, place) in [
+            ("[export.a]\nread = true", "export.a"),
+            ("[export.a]\npath = 1", "export.a.path"),
+            ("[export.a]\npath = \"/a\"\nreed = true", "export.a.reed"),
+            ("[export.a]\npath = \"/a\"\nread = \"staff\"", "export.a.read"),
+            ("[export.a]\npath = \"/a\"\nhidden = 1", "export.a.hidden"),
+            ("[export.a]\npath = \"/a\"\nquota = 7", "export.a.quota"),
+            ("[export.a]\npath = \"/a\"\nquota-files = -1", "export.a.quota-files"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nkeys = [\"x\"]", "group.g.keys.0"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nread = [\"../x\"]", "group.g.read.0"),
+            ("[export.a]\npath = \"a\"", "export.a.path"),
+            ("[export.a]\npath = \"/a\"\nread = [\"none\"]", "export.a.read.none"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nrate = 7", "group.g.rate"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nweight = 0", "group.g.weight"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\ntotal-rate = 7", "group.g.total-rate"),
+            (
+                "[export.a]\npath = \"/a\"\n[group.g]\nguarantee = \"unlimited\"",
+                "group.g.guarantee",
+            ),
             (
                 "[export.a]\npath=\"/a\"\n[group.g]\ntotal-rate = \"1Mbit\"\nguarantee = \"2Mbit\"",
-                "",
-                "",
+                "group.g.guarantee",
             ),
-            ("[export.a]\npath = \"/a\"\n[group.g]\nwindow = \"8-10\"", "g", "window"),
-            ("[export.a]\npath = \"/a\"\n[group.g]\nat = 1", "g", "at"),
-            ("[export.a]\npath = \"/a\"\n[[group.g.at]]\nweight = 2", "g", "at"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nwindow = \"8-10\"", "group.g.window"),
+            ("[export.a]\npath = \"/a\"\n[group.g]\nat = 1", "group.g.at"),
+            ("[export.a]\npath = \"/a\"\n[[group.g.at]]\nweight = 2", "group.g.at.0"),
             (
                 "[export.a]\npath = \"/a\"\n[[group.g.at]]\nwindow = \"08:00-10:00\"\nwait = 2",
-                "g",
-                "at",
+                "group.g.at.0.wait",
             ),
-            ("[group.g]\nread = [\"a\"]", "g", "read"),
-            ("[group.g]\nrate = \"1Mbit\"\nquota-files = 7", "g", "quota-files"),
-            ("[group.g]\ntotal-rate = \"1Mbit\"\nguarantee = \"2Mbit\"", "", ""),
-            ("[export]\na = 1", "a", ""),
+            ("[group.g]\nread = [\"a\"]", "group.g.read"),
+            ("[group.g]\nrate = \"1Mbit\"\nquota-files = 7", "group.g.quota-files"),
+            ("[group.g]\ntotal-rate = \"1Mbit\"\nguarantee = \"2Mbit\"", "group.g.guarantee"),
+            ("[export]\na = 1", "export.a"),
         ] {
             let bad = read(text).unwrap_err();
-            assert_eq!((&*bad.name, &*bad.key), (name, key), "{text}: {bad}");
+            assert_eq!(bad.place.join("."), place, "{text}: {bad}");
         }
     }
 }

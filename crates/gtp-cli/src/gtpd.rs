@@ -10,7 +10,9 @@ mod gtpd_options;
 mod gtpd_settings;
 mod lines;
 mod log;
+mod loopback;
 mod manager;
+mod origins;
 mod patient;
 mod refused;
 mod toml_words;
@@ -57,6 +59,9 @@ fn main() -> ExitCode {
     }
     let Options { log_format, log: wanted, .. } = &settings.options;
     let change_log = Box::new(log::of_service(OWN, *log_format, wanted.as_deref()));
+    if settings.options.check {
+        return say_checked(settings);
+    }
     // Without it a limit of file sizes ends the process, as it does elsewhere.
     let _ = gtp_sys::signals::survive_file_limit();
     gtp_sys::descriptors::raise_limit();
@@ -75,16 +80,19 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: Settings, change_log: log::Change) -> anyhow::Result<()> {
-    let Settings { options, overridden } = settings;
-    let claim = claim(&options)?;
-    say_overridden(&overridden);
+    let claim = claim(&settings.options)?;
+    settings.warn();
+    let Settings { options, origins, .. } = settings;
     let at = match (&options.socket, options.socket_on_stdin) {
         (_, true) => "the socket on standard input".to_owned(),
         (Some(path), false) => path.display().to_string(),
         (None, false) => default_place()?.display().to_string(),
     };
     let config = config(options.clone());
-    let daemon = Daemon::new(claim, &config).context("--metrics or --web")?;
+    let daemon = Daemon::new(claim, &config).map_err(|error| {
+        let setting = busy_page(&options);
+        anyhow::Error::msg(origins.blame(setting, error))
+    })?;
     tracing::info!(target: OWN, "shares {} at {at}", said(&config));
     let (commander, orders) = gtpd::orders()?;
     let manager = Manager::of_process();
@@ -95,6 +103,25 @@ fn run(settings: Settings, change_log: log::Change) -> anyhow::Result<()> {
     ended?;
     tracing::info!(target: OWN, "has ended");
     Ok(())
+}
+
+/// Which of the two pages cannot be had, after one could not: the daemon has let go of both.
+fn busy_page(options: &Options) -> &'static str {
+    let is_free = |at| std::net::TcpListener::bind(at).is_ok();
+    if options.metrics.is_none_or(is_free) { "web" } else { "metrics" }
+}
+
+/// Says what a daemon with these settings would share; the settings have been judged.
+fn say_checked(settings: Settings) -> ExitCode {
+    use std::io::Write as _;
+    settings.warn();
+    let said = said(&config(settings.options));
+    let written = writeln!(io::stdout(), "the settings can be used: {said} would be shared");
+    log::drain();
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
 }
 
 /// Claims the socket that was named, or that a manager has opened, or the usual one.
@@ -219,7 +246,7 @@ impl Reloading {
     /// Reads the settings again, and the network card's speed where no capacity is given; `None`
     /// if they cannot be used, and everything stays as it was.
     fn read_again(&self) -> Option<DaemonConfig> {
-        let Settings { options, overridden } = match gtpd_settings::read(std::env::args_os()) {
+        let settings = match gtpd_settings::read(std::env::args_os()) {
             Ok(settings) => settings,
             Err(error) => {
                 let text = error.to_string();
@@ -228,8 +255,9 @@ impl Reloading {
                 return None;
             }
         };
-        (self.change_log)(options.log_format, options.log.as_deref());
-        say_overridden(&overridden);
+        (self.change_log)(settings.options.log_format, settings.options.log.as_deref());
+        settings.warn();
+        let Settings { options, origins, .. } = settings;
         let later = gtpd_settings::later(&self.options, &options).join(", ");
         if !later.is_empty() {
             let settings = later;
@@ -237,7 +265,7 @@ impl Reloading {
                 target: OWN, settings, "reload: these settings count from the next start on"
             );
         }
-        let file = options.file().map(|path| path.display().to_string());
+        let file = origins.file().map(|path| path.display().to_string());
         let config = config(options);
         tracing::info!(
             target: OWN, file, "reload: the settings were read again; shares {}", said(&config)
@@ -246,9 +274,15 @@ impl Reloading {
     }
 }
 
-fn say_overridden(sentences: &[String]) {
-    for why in sentences {
-        tracing::warn!(target: OWN, why, "a setting of the file has no effect");
+impl Settings {
+    /// Says what of them is likely meant otherwise.
+    fn warn(&self) {
+        for why in &self.overridden {
+            tracing::warn!(target: OWN, why, "a setting of the file has no effect");
+        }
+        if let Some(why) = self.origins.exposed() {
+            tracing::warn!(target: OWN, "{why}");
+        }
     }
 }
 

@@ -14,6 +14,8 @@ use gtp_emu::units_text;
 use gtpd::EndNodeSessions;
 
 use crate::log::{self, LogFormat};
+use crate::loopback;
+use crate::origins::Origins;
 
 /// Share this machine's capacity fairly among all its GTP processes.
 #[derive(Clone, Debug, Parser)]
@@ -59,10 +61,10 @@ pub struct Options {
     #[arg(long, value_name = "TIME", env = "GTPD_EXIT_WHEN_IDLE", value_parser = span)]
     pub exit_when_idle: Option<Span>,
     /// Serve numbers for Prometheus at /metrics on this loopback address; off if not said
-    #[arg(long, value_name = "ADDR:PORT", env = "GTPD_METRICS")]
+    #[arg(long, value_name = "ADDR:PORT", env = "GTPD_METRICS", value_parser = loopback::address)]
     pub metrics: Option<SocketAddr>,
     /// Show the live rates to a browser at this loopback address; off if not said
-    #[arg(long, value_name = "ADDR:PORT", env = "GTPD_WEB")]
+    #[arg(long, value_name = "ADDR:PORT", env = "GTPD_WEB", value_parser = loopback::address)]
     pub web: Option<SocketAddr>,
     /// Leave traffic on this network interface that is not GTP's its place
     #[arg(long, value_name = "NAME", env = "GTPD_INTERFACE")]
@@ -77,6 +79,9 @@ pub struct Options {
     /// Always leave this much to other traffic, in each direction
     #[arg(long, value_name = "RATE", env = "GTPD_RESERVE", value_parser = rate)]
     pub reserve: Option<Rate>,
+    /// Look whether these settings can be used, say what would be shared, and end
+    #[arg(long)]
+    pub check: bool,
     /// Print the manual page
     #[arg(long, hide = true)]
     pub man_page: bool,
@@ -112,12 +117,14 @@ impl Options {
 /// Refuses options that contradict each other, or name what is not there.
 ///
 /// # Errors
-/// Which, in words.
-pub fn check(options: &Options) -> Result<(), String> {
+/// Which, in words, with the place of each in the file.
+pub fn check(options: &Options, origins: &Origins) -> Result<(), String> {
     if let Some(name) = &options.interface
         && !gtp_sys::nic::is_there(name)
     {
-        return Err(format!("--interface {name}: this machine has no such network interface"));
+        let name = gtp_text::of_message(name);
+        let why = format!("this machine has no network interface `{name}`");
+        return Err(origins.blame("interface", why));
     }
     for (name, capacity) in
         [("capacity-in", options.capacity_in), ("capacity-out", options.capacity_out)]
@@ -125,26 +132,35 @@ pub fn check(options: &Options) -> Result<(), String> {
         if let (Some(reserve), Some(capacity)) = (options.reserve, capacity)
             && reserve >= capacity
         {
-            return Err(format!("--reserve leaves nothing of --{name}"));
+            let capacity = origins.name_and_line(name);
+            return Err(origins.sentence("reserve", format!(" leaves nothing of {capacity}")));
         }
     }
-    once("user-weight", options.user_weight.iter().map(|(user, _)| *user))?;
-    once("user-max", options.user_max.iter().map(|(user, _)| *user))?;
-    once("user-guarantee", options.user_guarantee.iter().map(|(user, _)| *user))?;
-    for (user, least) in &options.user_guarantee {
-        if options.user_max.iter().any(|(other, most)| other == user && most < least) {
-            return Err(format!("--user-guarantee of user {user} is more than --user-max"));
-        }
+    if options.metrics.is_some_and(|at| at.port() > 0 && options.web == Some(at)) {
+        let metrics = origins.name_and_line("metrics");
+        return Err(origins.sentence("web", format!(" is the address of {metrics}")));
     }
-    Ok(())
+    check_users(options, origins)
 }
 
-/// Refuses an option that is given twice for one user.
-fn once(name: &str, users: impl Iterator<Item = u32>) -> Result<(), String> {
-    let mut seen = HashSet::new();
-    for user in users {
-        if !seen.insert(user) {
-            return Err(format!("--{name} is given twice for user {user}"));
+/// The same of what is said of users.
+fn check_users(options: &Options, origins: &Origins) -> Result<(), String> {
+    let Options { user_weight, user_max, user_guarantee, .. } = options;
+    let once = |name, mut users: Box<dyn Iterator<Item = u32> + '_>| {
+        let mut seen = HashSet::new();
+        match users.find(|user| !seen.insert(*user)) {
+            Some(user) => Err(origins.sentence(name, format!(" names user {user} twice"))),
+            None => Ok(()),
+        }
+    };
+    once("user-weight", Box::new(user_weight.iter().map(|(user, _)| *user)))?;
+    once("user-max", Box::new(user_max.iter().map(|(user, _)| *user)))?;
+    once("user-guarantee", Box::new(user_guarantee.iter().map(|(user, _)| *user)))?;
+    for (user, least) in user_guarantee {
+        if user_max.iter().any(|(other, most)| other == user && most < least) {
+            let most = origins.name_and_line("user-max");
+            let rest = format!(" of user {user} is more than {most}");
+            return Err(origins.sentence("user-guarantee", rest));
         }
     }
     Ok(())
@@ -197,7 +213,8 @@ mod tests {
     #[test]
     fn every_option_has_an_environment_variable_of_its_own() {
         let command = Options::command();
-        let options = command.get_arguments().filter(|arg| arg.get_id() != "man_page");
+        let is_setting = |arg: &&clap::Arg| !["man_page", "check"].contains(&arg.get_id().as_str());
+        let options = command.get_arguments().filter(is_setting);
         let mut seen = HashSet::new();
         for option in options {
             let variable = option.get_env().unwrap_or_else(|| panic!("{}", option.get_id()));

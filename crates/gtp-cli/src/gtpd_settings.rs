@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory, Error, FromArgMatches, Parser};
+use clap::{Arg, ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
 use crate::gtpd_options::{Options, check};
-use crate::toml_words;
+use crate::origins::Origins;
+use crate::toml_words::{self, Lines, Said};
 
 /// All settings.
 #[derive(Clone, Debug)]
@@ -22,18 +23,20 @@ pub struct Settings {
     pub options: Options,
     /// What the file says and an option or the environment says otherwise: a sentence for each.
     pub overridden: Vec<String>,
+    /// Where each comes from.
+    pub origins: Origins,
 }
 
 /// What the file says, option by option.
 struct File {
     path: PathBuf,
-    values: BTreeMap<String, String>,
+    values: BTreeMap<String, Said>,
 }
 
 /// Options that the file may not set: they say which file, and where the daemon is. A process that
 /// starts the daemon, or a service's unit, says that.
-const NOT_IN_FILE: [&str; 6] =
-    ["help", "version", "man-page", "config", "socket", "socket-on-stdin"];
+const NOT_IN_FILE: [&str; 7] =
+    ["help", "version", "man-page", "check", "config", "socket", "socket-on-stdin"];
 
 /// Reads the settings: those of a command line, and those of the file that it or the environment
 /// names.
@@ -42,13 +45,17 @@ const NOT_IN_FILE: [&str; 6] =
 /// What the words or the file have that cannot be; of the file with its line.
 pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Settings, Error> {
     let words: Vec<OsString> = words.into_iter().collect();
-    let options = Options::try_parse_from(&words)?;
+    let given = Options::command().try_get_matches_from(&words)?;
+    let options = Options::from_arg_matches(&given)?;
     let bad = |why: String| Options::command().error(ErrorKind::ValueValidation, why);
     let settings = match options.file() {
         Some(path) if !options.man_page => File::load(path).map_err(bad)?.complete(&words)?,
-        Some(_) | None => Settings { options, overridden: Vec::new() },
+        Some(_) | None => {
+            let origins = Origins::of(&Options::command(), &given, None, &BTreeMap::new());
+            Settings { options, overridden: Vec::new(), origins }
+        }
     };
-    check(&settings.options).map_err(bad)?;
+    check(&settings.options, &settings.origins).map_err(bad)?;
     Ok(settings)
 }
 
@@ -86,11 +93,12 @@ impl File {
         });
         let matches = command.clone().try_get_matches_from(words)?;
         let overridden = self.overridden(&command, &matches);
-        Ok(Settings { options: Options::from_arg_matches(&matches)?, overridden })
+        let origins = Origins::of(&command, &matches, Some(&self.path), &self.values);
+        Ok(Settings { options: Options::from_arg_matches(&matches)?, overridden, origins })
     }
 
     fn value(&self, option: &Arg) -> Option<&str> {
-        self.values.get(option.get_long()?).map(String::as_str)
+        self.values.get(option.get_long()?).map(|said| said.value.as_str())
     }
 
     fn overridden(&self, command: &Command, given: &ArgMatches) -> Vec<String> {
@@ -111,11 +119,11 @@ impl File {
     }
 }
 
-fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
-    let command = Options::command();
+fn parse(text: &str) -> Result<BTreeMap<String, Said>, String> {
+    let (command, lines) = (Options::command(), Lines::of(text));
     let mut values = BTreeMap::new();
     for (key, value) in toml_words::table(text)? {
-        let line = toml_words::line_of_key(text, &key);
+        let line = lines.at(&[&key]);
         let name = key.replace('_', "-");
         let option = command.get_arguments().find(|arg| arg.get_long() == Some(&name));
         let option = option.filter(|_| !NOT_IN_FILE.contains(&name.as_str()));
@@ -124,7 +132,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
             .ok_or_else(|| format!(", line {line}: `{key}` needs a string, a number or a list"))?;
         toml_words::check(option, &value)
             .map_err(|why| format!(", line {line}: `{key}`: {why}"))?;
-        values.insert(name, value);
+        values.insert(name, Said { key, value, line });
     }
     Ok(values)
 }
@@ -169,12 +177,12 @@ mod tests {
     #[test]
     fn the_file_takes_the_place_of_what_is_built_in_and_the_command_line_that_of_the_file() {
         let file = "law = \"endnode\"\nuser-weight = [\"7=2\", \"8=3\"]\nreserve = \"1Mbit\"\n";
-        let Settings { options, overridden } = settings(file, &[]).unwrap();
+        let Settings { options, overridden, .. } = settings(file, &[]).unwrap();
         assert_eq!(options.user_weight, [(7, 2.0), (8, 3.0)]);
         assert_eq!(options.reserve, Some(gtp::Rate::from_mbps(1)));
         assert_eq!((format!("{:?}", options.law), overridden), ("Endnode".into(), Vec::new()));
         let words = ["--user-weight", "9=1", "--law", "grant", "--reserve", "1Mbit"];
-        let Settings { options, overridden } = settings(file, &words).unwrap();
+        let Settings { options, overridden, .. } = settings(file, &words).unwrap();
         assert_eq!(options.user_weight, [(9, 1.0)], "lists are not joined");
         assert_eq!(overridden.len(), 2, "{overridden:?}");
         assert!(overridden[0].contains("--user-weight says otherwise"), "{overridden:?}");
@@ -182,9 +190,50 @@ mod tests {
 
     #[test]
     fn settings_that_contradict_each_other_are_refused_wherever_each_comes_from() {
-        let refused = settings("user-max = [\"7=1Mbit\"]\n", &["--user-guarantee", "7=2Mbit"]);
-        assert!(refused.unwrap_err().contains("more than --user-max"));
-        assert!(settings("user-max = [\"7=1Mbit\", \"7=2Mbit\"]\n", &[]).is_err());
+        let max = "# c\nuser_max = [\"7=1Mbit\"]\n";
+        let both = "capacity-in = \"80Mbit\"\n\nreserve = \"90Mbit\"\n";
+        let pages = "metrics = \"127.0.0.1:7\"\nweb = \"127.0.0.1:7\"\n";
+        for (file, words, why) in [
+            (
+                max,
+                &["--user-guarantee", "7=2Mbit"][..],
+                "--user-guarantee of user 7 is more than `user_max` (line 2)",
+            ),
+            (
+                "user-max = [\"7=1Mbit\", \"7=2Mbit\"]\n",
+                &[],
+                "FILE, line 1: `user-max` names user 7 twice",
+            ),
+            (both, &[], "FILE, line 3: `reserve` leaves nothing of `capacity-in` (line 1)"),
+            (
+                both,
+                &["--capacity-in", "70Mbit"],
+                "FILE, line 3: `reserve` leaves nothing of --capacity-in",
+            ),
+            (
+                "",
+                &["--capacity-in", "7Mbit", "--reserve", "9Mbit"],
+                "--reserve leaves nothing of --capacity-in",
+            ),
+            (
+                "\ninterface = \"nosuch0\"\n",
+                &[],
+                "FILE, line 2: `interface`: this machine has no network interface `nosuch0`",
+            ),
+            (pages, &[], "FILE, line 2: `web` is the address of `metrics` (line 1)"),
+        ] {
+            let refused = settings(file, words).unwrap_err();
+            assert!(refused.contains(&format!("error: {why}")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_others_could_reach_is_refused_with_its_line() {
+        for name in ["metrics", "web"] {
+            let refused = settings(&format!("# c\n{name} = \"0.0.0.0:9811\"\n"), &[]).unwrap_err();
+            assert!(refused.contains(&format!("FILE, line 2: `{name}`: ")), "{refused}");
+            assert!(refused.contains("name a loopback address"), "{refused}");
+        }
     }
 
     #[test]

@@ -31,15 +31,15 @@ pub fn text(registry: &Registry) -> Vec<u8> {
 /// Serves pages at a loopback address until the socket that it returns is closed.
 ///
 /// # Errors
-/// [`FailureKind::Usage`] if the address is no loopback address or not available.
+/// [`FailureKind::Usage`] if the address is no loopback address or not available. The setting that
+/// it comes from is not named.
 pub fn serve<S: Send + Sync + 'static>(
     address: SocketAddr,
     pages: &'static [Page<S>],
     of: &Arc<S>,
 ) -> Result<UnixStream, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(FailureKind::Usage, format!("--metrics {address}: {error}"))
-    };
+    let failed =
+        |error: std::io::Error| Failure::new(FailureKind::Usage, format!("{address}: {error}"));
     let pages = Pages::listen(address, pages).map_err(failed)?.with_readers(READERS);
     let (serving, end) = UnixStream::pair().map_err(failed)?;
     let of = Arc::clone(of);

@@ -5,6 +5,63 @@
 //! have their own.
 
 use clap::{Arg, ArgAction, Command};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What the file says of one setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The key as it is written there.
+    pub key: String,
+    /// The value, as it would stand behind an option.
+    pub value: String,
+    /// The line of the key.
+    pub line: usize,
+}
+
+/// The lines of a text at which things stand.
+pub struct Lines<'t> {
+    text: &'t str,
+    whole: Option<Spanned<DeTable<'t>>>,
+}
+
+impl<'t> Lines<'t> {
+    /// Those of a text; of one that is no TOML it knows none.
+    pub fn of(text: &'t str) -> Lines<'t> {
+        Lines { text, whole: DeTable::parse(text).ok() }
+    }
+
+    /// The line of what stands at a path of keys, and of items of lists, which are texts or
+    /// numbered from 0: that of its last part that is there, and 1 if none is.
+    pub fn at<W: AsRef<str>>(&self, path: &[W]) -> usize {
+        let at = self.whole.as_ref().and_then(|whole| start_in_table(whole.get_ref(), path));
+        line_of(self.text, at.unwrap_or(0))
+    }
+}
+
+fn start_in_table<W: AsRef<str>>(table: &DeTable<'_>, path: &[W]) -> Option<usize> {
+    let (first, rest) = path.split_first()?;
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref() == first.as_ref())?;
+    Some(start_in(value.get_ref(), rest).unwrap_or(key.span().start))
+}
+
+fn start_in<W: AsRef<str>>(value: &DeValue<'_>, path: &[W]) -> Option<usize> {
+    match value {
+        DeValue::Table(table) => start_in_table(table, path),
+        DeValue::Array(items) => {
+            let (first, rest) = path.split_first()?;
+            let is_it = |item: &&Spanned<DeValue<'_>>| matches!(item.get_ref(), DeValue::String(text) if text == first.as_ref());
+            let numbered = || items.get(first.as_ref().parse::<usize>().ok()?);
+            let item = items.iter().find(is_it).or_else(numbered)?;
+            Some(start_in(item.get_ref(), rest).unwrap_or(item.span().start))
+        }
+        DeValue::String(_)
+        | DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_) => None,
+    }
+}
 
 /// The file's keys and values.
 ///
@@ -59,11 +116,5 @@ fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|&b| b == b'\n').count()
 }
 
-/// The line where a key stands, or the table of that name.
-pub fn line_of_key(text: &str, key: &str) -> usize {
-    let names = |line: &str| {
-        let head = line.split(['=', ']']).next().unwrap_or_default();
-        head.trim_matches(|c: char| c.is_whitespace() || "[\"'".contains(c)) == key
-    };
-    1 + text.lines().position(names).unwrap_or(0)
-}
+#[cfg(test)]
+mod tests;

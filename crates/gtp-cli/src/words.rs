@@ -16,6 +16,21 @@ pub fn rate(text: &str) -> Result<Rate, String> {
     units_text::parse_rate(text).map_err(|e| e.to_string())
 }
 
+/// Reads an address of this machine at which a server listens; it stays text.
+pub fn listen(text: &str) -> Result<String, String> {
+    gtp::listen_address(text).map(|_| text.to_owned()).map_err(|failure| failure.text)
+}
+
+/// Reads an address at which a router listens, which may be a name; it stays text.
+pub fn listen_or_name(text: &str) -> Result<String, String> {
+    let is_one = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    is_one
+        .then(|| text.to_owned())
+        .ok_or_else(|| format!("{text:?} is no address: expected ADDR:PORT, as in 0.0.0.0:4811"))
+}
+
 /// Reads an amount of bytes.
 pub fn bytes(text: &str) -> Result<u64, String> {
     units_text::parse_bytes(text).map(|bytes| bytes.0).map_err(|e| e.to_string())

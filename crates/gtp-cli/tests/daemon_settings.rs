@@ -90,12 +90,78 @@ fn a_daemon_does_not_start_with_a_file_that_is_not_there_or_has_a_line_that_is_n
     for (settings, why) in [
         ("reserve = \"1Mbit\"\ncapasity-in = \"1Mbit\"\n", "bad.toml, line 2: unknown setting"),
         ("capacity-in = \"fast\"\n", "bad.toml, line 1: `capacity-in`: "),
-        ("user-max = [\"7=1Mbit\"]\nuser-guarantee = [\"7=2Mbit\"]\n", "more than --user-max"),
+        (
+            "user-max = [\"7=1Mbit\"]\nuser-guarantee = [\"7=2Mbit\"]\n",
+            "bad.toml, line 2: `user-guarantee` of user 7 is more than `user-max` (line 1)",
+        ),
         ("capacity-in = = 1\n", "bad.toml, line 1"),
     ] {
         let refusal = refused(&world, settings);
         assert!(refusal.contains(why), "{refusal}");
     }
+}
+
+/// What the daemon could not start with, and the line at which it is.
+const UNFIT: [(&str, u32); 6] = [
+    ("metrics = \"0.0.0.0:9811\"\n", 1),
+    ("# a page\nweb = \"9813\"\n", 2),
+    ("metrics = \"127.0.0.1:9811\"\nweb = \"127.0.0.1:9811\"\n", 2),
+    ("interface = \"nosuch0\"\n", 1),
+    ("capacity-in = \"80Mbit\"\n\nreserve = \"90Mbit\"\n", 3),
+    ("user-weight = [\"7=1\", \"7=2\"]\n", 1),
+];
+
+#[test]
+fn a_hangup_and_a_check_refuse_what_a_start_refuses_in_the_same_words() {
+    let world = World::new();
+    let first = "capacity-in = \"8Mbit\"\n";
+    let daemon = Daemon::start(&world, first, |_| {});
+    for (settings, line) in UNFIT {
+        let refusal = refused(&world, settings);
+        let why = refusal.lines().next().unwrap().split_once("bad.toml, ").unwrap().1.to_owned();
+        assert!(why.starts_with(&format!("line {line}: `")), "{why}");
+        daemon.reload(settings, "reload: the settings stay as they were");
+        let bare = |text: &str| text.replace(['"', '\\'], "");
+        let log = daemon.log();
+        assert!(bare(&log).contains(&format!("gtpd.toml, {}", bare(&why))), "{why}: {log}");
+        let mut check = command(&world, &world.path("bad.toml"));
+        let checked = said(&check.arg("--check").output().unwrap());
+        assert!(checked.contains(&why), "{checked}");
+    }
+    assert_eq!(daemon.capacities().1, Some(8_000_000));
+    std::fs::write(&daemon.settings, first).unwrap();
+    let checked = command(&world, &daemon.settings).arg("--check").output().unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+    let words = String::from_utf8(checked.stdout).unwrap();
+    assert!(words.contains("can be used") && words.contains("8.0 Mbit/s in"), "{words}");
+}
+
+#[test]
+fn a_page_whose_address_another_has_is_said_with_its_line() {
+    let world = World::new();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let settings = format!("# c\nweb = \"{}\"\n", other.local_addr().unwrap());
+    let file = world.path("gtpd.toml");
+    std::fs::write(&file, settings).unwrap();
+    let ended = command(&world, &file).output().unwrap();
+    let words = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{words}");
+    assert!(words.contains("gtpd.toml, line 2: `web`: Address already in use"), "{words}");
+}
+
+#[test]
+fn settings_that_others_may_write_are_told_of_at_the_start_and_at_a_hangup() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let daemon = Daemon::start(&world, "capacity-in = \"8Mbit\"\n", |_| {});
+    assert!(!daemon.log().contains("others may write"), "{}", daemon.log());
+    let mode = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(&daemon.settings, mode).unwrap();
+    daemon.reload("capacity-in = \"9Mbit\"\n", "gtpd.toml (mode 666)");
+    assert!(daemon.log().contains("chmod go-w"), "{}", daemon.log());
+    drop(daemon);
+    let again = Daemon::start(&world, "capacity-in = \"8Mbit\"\n", |_| {});
+    wait_for("the warning", || again.log().contains("gtpd.toml (mode 666)"));
 }
 
 #[test]

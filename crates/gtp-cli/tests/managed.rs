@@ -214,6 +214,7 @@ fn activated(world: &World, tcp: TcpListener, udp: UdpSocket) -> Serving {
     command.args(["-c", script]).arg(gtp.get_program());
     command.args(["serve", "export", "--json", "--public"]).env_clear();
     command.env("GTP_CONFIG_DIR", world.path("server")).current_dir(world.path(""));
+    command.env("GTP_LISTEN", "127.0.0.1:4810");
     command.stdin(OwnedFd::from(tcp)).stderr(OwnedFd::from(udp));
     Serving::listening(command)
 }
@@ -227,6 +228,8 @@ fn a_server_serves_on_sockets_that_a_manager_opened() {
     let udp = UdpSocket::bind(address).unwrap();
     let mut server = activated(&world, tcp, udp);
     assert_eq!(server.port, address.port());
+    let unused = "GTP_LISTEN has no effect: the sockets were opened by another process";
+    assert_eq!(log(&world).matches(unused).count(), 1, "{}", log(&world));
     world.expect(0, &["get", &server.url("a"), "out", "--accept-new", "--udp", "only"]);
     assert!(std::fs::read(world.path("out")).unwrap() == content);
     signal(&server, Signal::TERM);

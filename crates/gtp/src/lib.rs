@@ -82,7 +82,7 @@ pub use gtp_net::server::{
     GROUPS_MOST, GroupRule, GroupShare, KEYS_OF_GROUP_MOST, KeyPart, KeyTerms, Limits, Moved,
     Objects, Pace, Pulse, Quota, QuotaOf, QuotaStands, Quotas, Reach, Request, Rights, Room,
     Running, ServerEvent, SessionId, Sessions, ShareAt, Sockets, Visibility, Visit, Voucher, Who,
-    Whose, WhyRefused, questions,
+    Whose, WhyRefused, listen_address, questions,
 };
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,

@@ -95,7 +95,8 @@ pub struct PumpArgs {
         long = "pump-listen",
         value_name = "ADDR:PORT",
         default_value = "[::]:4811",
-        env = "GTP_PUMP_LISTEN"
+        env = "GTP_PUMP_LISTEN",
+        value_parser = crate::words::listen
     )]
     pub listen: String,
     /// Let anyone call programs that listen; otherwise only keys in `authorized_keys`

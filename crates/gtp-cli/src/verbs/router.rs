@@ -36,7 +36,8 @@ pub fn run(args: RouterArgs) -> Result<ExitCode, Failure> {
         Failure::new(FailureKind::Destination, format!("cannot listen at {listen}: {error}"))
     })?;
     let (shown, waker) = (server.shown(), server.waker());
-    let numbers = args.metrics.map(|at| pages::serve(at, metrics::PAGE, &shown)).transpose()?;
+    let numbers = args.metrics.map(|at| pages::serve(at, metrics::PAGE, &shown)).transpose();
+    let numbers = numbers.map_err(|failure| failure.about("--metrics"))?;
     let runtime = super::runtime()?;
     // Before anybody is told that it listens, and may send one.
     let signals = runtime.block_on(async { Signals::take() }).map_err(super::other)?;

@@ -5,6 +5,8 @@
 //! either stream cannot hold the server up. The audit, if there is one, has every session.
 
 mod audit;
+mod difference;
+mod judge;
 mod metrics;
 mod ration;
 mod reload;
@@ -35,6 +37,7 @@ use crate::output::{self, aside};
 use crate::show::json as out;
 use crate::signals::{ServerSignals, Wish};
 use audit::Audit;
+pub use judge::of_files as judge_files;
 use metrics::Metrics;
 use served::Served;
 use teller::Teller;
@@ -75,7 +78,9 @@ struct Service {
 impl Service {
     async fn start(args: ServeArgs, sockets: Option<Sockets>) -> Result<Service, Failure> {
         let description = server(&args)?;
-        let audit = args.audit.as_deref().map(Audit::open).transpose()?;
+        let origins = &args.origins;
+        let blamed = |setting| move |failure| judge::blamed(origins, setting, failure);
+        let audit = args.audit.as_deref().map(Audit::open).transpose().map_err(blamed("audit"))?;
         let engines = match (&sockets, args.engines) {
             (None, engines) => engines.unwrap_or_else(gtp::default_engines),
             (Some(_), Some(2..)) => {
@@ -86,8 +91,14 @@ impl Service {
         };
         let host = super::host(&args.host).engines(engines).start()?;
         let running = match sockets {
-            None => description.start(&host).await?,
-            Some(sockets) => description.start_on(&host, sockets).await?,
+            None => {
+                let started = description.start(&host).await;
+                started.map_err(|failure| judge::of_start(origins, failure))?
+            }
+            Some(sockets) => {
+                say_unused_listen(&args);
+                description.start_on(&host, sockets).await?
+            }
         };
         if args.path.no_path_bound {
             let words = "clients may ask for transfers without a path bound; other traffic may get \
@@ -99,7 +110,8 @@ impl Service {
                          /usr/share/zoneinfo); hours go by UTC";
             warn!(target: SERVER, zone = %gtp_text::of_message(&zone), "{words}");
         }
-        let metrics = args.metrics.map(|at| Metrics::serve(at, &running)).transpose()?;
+        let metrics = args.metrics.map(|at| Metrics::serve(at, &running)).transpose();
+        let metrics = metrics.map_err(blamed("metrics"))?;
         announce(&args, &running);
         let (teller, manager) = (Teller::new(&args), Manager::of_process());
         manager.ready();
@@ -264,11 +276,12 @@ fn groups_beside_directory(args: &ServeArgs) -> Result<BTreeMap<String, GroupRul
     match said.exports.keys().next() {
         None => Ok(said.groups.clone()),
         Some(export) => {
+            let file = args.origins.file().unwrap_or(Path::new("the configuration file"));
+            let file = file.display();
             let text = format!(
-                "a directory was named, and the configuration file has exports \
-                 ([export.{export}]): leave the directory out to serve these (in a unit: \
-                 ExecStart=/usr/bin/gtp serve), take their tables out of the file, or name \
-                 another file (GTP_CONFIG_FILE)"
+                "a directory was named, and {file} has exports ([export.{export}]): leave the \
+                 directory out to serve these (in a unit: ExecStart=/usr/bin/gtp serve), take \
+                 their tables out of the file, or name another file (GTP_CONFIG_FILE)"
             );
             Err(Failure::new(FailureKind::Usage, text))
         }
@@ -325,6 +338,24 @@ fn names_of<'n>(all: impl Iterator<Item = &'n String>) -> String {
     all.map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
+/// Says that the sockets are another's to open, if somebody has said where to listen.
+fn say_unused_listen(args: &ServeArgs) {
+    if args.origins.is_set("listen") {
+        let listen = args.origins.name_and_line("listen");
+        info!(
+            target: SERVER,
+            "{listen} has no effect: the sockets were opened by another process (LISTEN_FDS)"
+        );
+    }
+}
+
+/// Says so if others may write the settings.
+fn warn_of_exposed(args: &ServeArgs) {
+    if let Some(why) = args.origins.exposed() {
+        warn!(target: SERVER, "{why}");
+    }
+}
+
 /// Says what of the exports is likely meant otherwise.
 fn warn_of_exports(args: &ServeArgs) {
     let Some(exports) = &args.exports else { return };
@@ -365,6 +396,7 @@ fn announce(args: &ServeArgs, running: &RunningServer) {
     info!(target: SERVER, "serving {served} on {address} (TCP and UDP); {who}");
     info!(target: SERVER, "this host's key: {fingerprint}");
     warn_of_exports(args);
+    warn_of_exposed(args);
     let anyone = args.public && !args.writable;
     if let Some(list) = missing_list(anyone, args.authorized_keys.as_deref()) {
         warn!(target: SERVER, "{}", words_of_missing(&list));

@@ -3,14 +3,17 @@
 //! It asks the parser's own definition for the names and repeats its order: environment, file,
 //! default. Flags belong to single commands and are not seen here.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use gtp::{AUTHORIZED_KEYS_FILE, Failure, KNOWN_HOSTS_FILE};
+use gtp::{AUTHORIZED_KEYS_FILE, Failure, FailureKind, KNOWN_HOSTS_FILE};
 use serde_json::json;
 
 use crate::args::ConfigArgs;
-use crate::config::{File, options};
-use crate::output;
+use crate::config::{File, namesakes, options};
+use crate::origins;
+use crate::output::{self, aside};
+use crate::toml_words::check;
 
 /// One setting as it stands.
 struct Setting {
@@ -42,7 +45,49 @@ pub fn run(args: ConfigArgs) -> Result<ExitCode, Failure> {
             output::line(format_args!("{name:width$}  {value}  ({origin})"))?;
         }
     }
+    judge(&file)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a service would refuse, or would use otherwise. What cannot be in the file was refused
+/// before.
+///
+/// # Errors
+/// As a start of the service.
+fn judge(file: &File) -> Result<(), Failure> {
+    let exposed = file.path.as_deref().and_then(origins::exposed);
+    for why in file.of_some_verbs().into_iter().chain(exposed) {
+        aside(why);
+    }
+    let known = options();
+    let variable = |name: &str| {
+        let variable = known.get(name)?.get_env()?.to_string_lossy().into_owned();
+        Some((std::env::var(&variable).ok()?, variable))
+    };
+    for name in known.keys() {
+        let Some((value, variable)) = variable(name) else { continue };
+        let refusals = namesakes(name).into_iter().map(|option| match option.get_action() {
+            clap::ArgAction::Set | clap::ArgAction::Append => check(&option, &value),
+            // Variables have more words for a truth than the file.
+            _ => Ok(()),
+        });
+        let refusals: Vec<_> = refusals.collect();
+        if let (false, Some(Err(why))) = (refusals.iter().any(Result::is_ok), refusals.first()) {
+            return Err(Failure::new(FailureKind::Usage, format!("{variable}: {why}")));
+        }
+    }
+    let said =
+        |name: &str| variable(name).map(|said| said.0).or(file.value(name).map(str::to_owned));
+    let (audit, list) = (said("audit"), said("authorized-keys"));
+    let judged =
+        super::serve::judge_files(audit.as_deref().map(Path::new), list.as_deref().map(Path::new));
+    judged.map_err(|(name, failure)| {
+        let text = match variable(name) {
+            Some((_, variable)) => format!("{variable}: {}", failure.text),
+            None => file.blame(name, failure.text),
+        };
+        Failure::new(failure.kind, text)
+    })
 }
 
 /// The directory and the files in it.

@@ -18,6 +18,8 @@ use gtp::{
     Bucket, Change, Failure, FailureKind, Moved, Objects, Request, Room, ServerEvent, Visit, Whose,
 };
 use gtp_sys::Clock;
+use rustix::fs::{Access as FileAccess, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use super::teller::outcome;
@@ -75,10 +77,7 @@ impl Audit {
     /// # Errors
     /// [`FailureKind::Destination`] if it cannot be opened for appending.
     pub fn open(path: &Path) -> Result<Audit, Failure> {
-        let failed = |error: io::Error| {
-            let text = format!("the audit cannot be kept: {}: {error}", path.display());
-            Failure::new(FailureKind::Destination, text)
-        };
+        let failed = |error: io::Error| cannot_be_kept(path, &error);
         let (file, torn) = open(path).map_err(failed)?;
         let shared = Arc::new(Shared {
             waiting: AtomicUsize::new(0),
@@ -93,6 +92,26 @@ impl Audit {
         thread.spawn(move || writer.work(&todo)).map_err(failed)?;
         let refusals = [(), ()].map(|()| Refusals { ration: REFUSALS, left_out: 0 });
         Ok(Audit { jobs, shared, clock: Clock::start(), refusals })
+    }
+
+    /// Looks whether the file could be opened, as far as that shows without making it.
+    ///
+    /// # Errors
+    /// As [`Audit::open`].
+    pub fn judge(path: &Path) -> Result<(), Failure> {
+        let may = |path: &Path, access| {
+            accessat(CWD, path, access, AtFlags::EACCESS).map_err(io::Error::from)
+        };
+        let judged = match may(path, FileAccess::WRITE_OK) {
+            Ok(()) if path.is_dir() => Err(Errno::ISDIR.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+                let dir = dir.unwrap_or(Path::new("."));
+                may(dir, FileAccess::WRITE_OK | FileAccess::EXEC_OK)
+            }
+            judged => judged,
+        };
+        judged.map_err(|error| cannot_be_kept(path, &error))
     }
 
     /// Records an event, if it is one for the audit.
@@ -275,6 +294,11 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+fn cannot_be_kept(path: &Path, error: &io::Error) -> Failure {
+    let text = format!("the audit cannot be kept: {}: {error}", path.display());
+    Failure::new(FailureKind::Destination, text)
 }
 
 /// Opens the file, and says whether it ends in the middle of a record: a process that wrote it was

@@ -3,11 +3,14 @@
 //! Settings that can change do; others are named in the log, and count from the next start on. What
 //! cannot be had (an address, a file) is told, and stays as it was.
 
+use std::path::PathBuf;
+
 use gtp::{Exports, Failure, Server, default_capacity};
 use tracing::{error, info, warn};
 
+use super::difference::difference;
 use super::metrics::Metrics;
-use super::{Service, groups_beside_directory, names_of, with_settings};
+use super::{Service, groups_beside_directory, judge, names_of, warn_of_exposed, with_settings};
 use crate::args::{self, ServeArgs, Verb};
 use crate::log::SERVER;
 use crate::log_settings;
@@ -50,6 +53,7 @@ impl Service {
         let described = Server::exports(Exports::default());
         self.running.change_terms(with_settings(described, &new));
         self.take_exports(&new);
+        warn_of_exposed(&new);
         self.args.drain = new.drain;
         self.take_capacities(&new);
         self.take_metrics(&new);
@@ -66,19 +70,16 @@ impl Service {
         let exports = new.exports.clone().unwrap_or_default();
         let is_directory = self.args.dir.is_some();
         if exports.exports.is_empty() && !is_directory {
-            warn!(target: SERVER, "reload: the file names no exports: nothing is exported now");
-        }
-        let is_new = self.args.exports.as_ref().unwrap_or(&Exports::default()) != &exports;
-        if is_new && is_directory {
-            let groups = names_of(exports.groups.keys());
-            info!(target: SERVER, groups, "reload: the groups were changed");
-        } else if is_new {
-            let exports = names_of(exports.exports.keys());
-            info!(target: SERVER, exports, "reload: the exports were changed");
+            warn!(
+                target: SERVER,
+                "reload: the file names no exports: nothing is exported now, and a server would \
+                 not start with it"
+            );
         }
         match self.running.change_exports(exports.clone()) {
             Ok(()) => {
                 self.warn_of_lost_hours(&exports);
+                say_changes(&self.args.exports.take().unwrap_or_default(), &exports);
                 self.args.exports = Some(exports);
             }
             Err(why) => error!(target: SERVER, %why, "reload: the exports stay as they were"),
@@ -128,8 +129,21 @@ impl Service {
         };
         match taken {
             Ok(()) => self.args.metrics = new.metrics,
-            Err(failure) => error!(target: SERVER, "reload: {failure}"),
+            Err(failure) => {
+                let failure = judge::blamed(&new.origins, "metrics", failure);
+                error!(target: SERVER, "reload: {failure}");
+            }
         }
+    }
+}
+
+/// Says which exports and groups are others now.
+fn say_changes(old: &Exports, new: &Exports) {
+    if let Some(exports) = difference(&old.exports, &new.exports) {
+        info!(target: SERVER, exports, "reload: the exports were changed");
+    }
+    if let Some(groups) = difference(&old.groups, &new.groups) {
+        info!(target: SERVER, groups, "reload: the groups were changed");
     }
 }
 
@@ -139,10 +153,15 @@ impl Service {
 /// # Errors
 /// As when it starts.
 fn fits(old: &ServeArgs, new: &ServeArgs) -> Result<(), Failure> {
-    match &old.dir {
-        Some(_) => groups_beside_directory(new).map(drop),
-        None => Ok(()),
+    if old.dir.is_some() {
+        groups_beside_directory(new)?;
     }
+    let is_other = |old: &Option<PathBuf>, new: &Option<PathBuf>| old != new;
+    let audit = new.audit.as_deref().filter(|_| is_other(&old.audit, &new.audit));
+    let lists = (&old.authorized_keys, &new.authorized_keys);
+    let list = new.authorized_keys.as_deref().filter(|_| is_other(lists.0, lists.1));
+    judge::of_files(audit, list)
+        .map_err(|(setting, failure)| judge::blamed(&new.origins, setting, failure))
 }
 
 /// The settings that a server which runs cannot change, with their values.
