@@ -412,6 +412,10 @@ pub struct ServeArgs {
     /// Serve numbers for Prometheus at /metrics on this loopback address
     #[arg(long, value_name = "ADDR:PORT", env = "GTP_METRICS", value_parser = loopback::address)]
     pub metrics: Option<SocketAddr>,
+    /// Let `gtp sessions` and `gtp top` of this user and of root see its sessions at this socket,
+    /// without a daemon too (--daemon PATH)
+    #[arg(long, value_name = "PATH", env = "GTP_STATUS", value_hint = ValueHint::FilePath)]
+    pub status: Option<PathBuf>,
     /// At the first SIGTERM or SIGINT take no more clients, and let transfers go on for this long
     #[arg(long, value_name = "TIME", env = "GTP_DRAIN", value_parser = words::span,
         allow_hyphen_values = true)]

@@ -12,8 +12,8 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgGroup, Args, ValueEnum};
 use gtp::{Bond, Failure, FailureKind, Rate, Sharing};
 use gtp_share::{
-    Change, HistoryView, HostView, KeyView, Of, PathView, Places, Policy, SessionView, client,
-    make_user_dir, places, user_place,
+    Change, HistoryView, HostView, KeyView, Of, PathView, Places, Policy, SERVERS, SessionView,
+    client, make_user_dir, places, user_place,
 };
 
 use crate::args::HostArgs;
@@ -50,7 +50,7 @@ impl Which {
 /// Options of `sessions`.
 #[derive(Debug, Args)]
 pub struct SessionsArgs {
-    /// The daemon's socket
+    /// The daemon's socket, or that of a server's --status
     #[arg(long, value_name = "WHICH", env = "GTP_DAEMON", value_parser = which)]
     pub daemon: Option<Which>,
     /// The socket of the user's pump, which knows what programs under `gtp run` do over TCP
@@ -219,12 +219,40 @@ pub fn set(args: &SetArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The host and its sessions, as the first daemon that is there sees them.
+/// The host and its sessions, as the first daemon that is there sees them. Where none runs and none
+/// was named, what the servers say that the system's manager runs.
 ///
 /// # Errors
-/// When there is no daemon, or it does not answer.
+/// When there is no daemon and no such server, or it does not answer.
 pub fn ask_sessions(daemon: &Option<Which>) -> Result<(HostView, Vec<SessionView>), Failure> {
-    first(daemon, client::sessions)
+    let asked = first(daemon, client::sessions);
+    match daemon {
+        None | Some(Which::Auto | Which::Start) => asked.or_else(|failure| {
+            let servers = SERVERS.iter().filter_map(|at| client::sessions(at.as_ref()).ok());
+            together(servers).ok_or(failure)
+        }),
+        Some(Which::Off | Which::At(_)) => asked,
+    }
+}
+
+/// What several servers say, as of one host; nothing if there are none.
+fn together(
+    servers: impl Iterator<Item = (HostView, Vec<SessionView>)>,
+) -> Option<(HostView, Vec<SessionView>)> {
+    let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
+    servers.reduce(|(one, mut all), (other, sessions)| {
+        let host = HostView {
+            capacity_out: sum(one.capacity_out, other.capacity_out),
+            capacity_in: sum(one.capacity_in, other.capacity_in),
+            used_out: one.used_out.saturating_add(other.used_out),
+            used_in: one.used_in.saturating_add(other.used_in),
+            guaranteed: one.guaranteed.saturating_add(other.guaranteed),
+            processes: one.processes.saturating_add(other.processes),
+            sessions: one.sessions.saturating_add(other.sessions),
+        };
+        all.extend(sessions);
+        (host, all)
+    })
 }
 
 /// Asks the daemon what users moved in the last hour.
@@ -296,7 +324,9 @@ fn first_of<T>(
     }
     let text = "No gtpd runs here; start it: gtpd (or have transfers start it: --daemon start). \
                 Without it each process allocates for itself, or keeps to its part of what a \
-                daemon shared out that has just gone, or that it was told to use";
+                daemon shared out that has just gone, or that it was told to use. A server that \
+                was started with --status SOCKET shows its sessions all the same: name the \
+                socket here, --daemon SOCKET";
     Err(Failure::new(FailureKind::Temporary, text))
 }
 
@@ -458,6 +488,24 @@ mod tests {
         assert_eq!(which("auto"), Ok(Which::Auto));
         assert_eq!(which("/run/x"), Ok(Which::At("/run/x".into())));
         assert!(which("on").is_err());
+    }
+
+    #[test]
+    fn servers_are_told_together_and_a_capacity_that_one_has_not_is_that_of_none() {
+        let of = |capacity_out, used_out| HostView {
+            capacity_out,
+            capacity_in: Some(1),
+            used_out,
+            used_in: 2,
+            guaranteed: 0,
+            processes: 1,
+            sessions: 0,
+        };
+        let (host, _) = together([(of(Some(5), 3), vec![]), (of(None, 4), vec![])].into_iter())
+            .expect("there are two");
+        assert_eq!((host.capacity_out, host.capacity_in), (None, Some(2)));
+        assert_eq!((host.used_out, host.used_in, host.processes), (7, 4, 2));
+        assert!(together(std::iter::empty()).is_none());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Addresses of this machine that nobody else can reach, as people write them.
 //!
 //! Pages with numbers are for such addresses alone, and any other is refused where it is read: by
-//! an option, a variable or a file, before anything is opened. What is served there is unknown here.
+//! an option, a variable or a file, before anything is opened. What is served there is unknown
+//! here.
 
 use std::net::SocketAddr;
 

@@ -57,30 +57,58 @@ const POLL_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Answers those who ask, until the other end of `end` is closed.
 fn answer<S>(mut pages: Pages<S>, of: &S, end: &UnixStream) {
-    let (clock, mut complaints) = (Clock::start(), Bucket::new(1, 2));
-    loop {
-        let (until, now) = (pages.poll_timeout(), clock.now());
-        let span = until.since(now).as_nanos();
+    let mut waiting = Waiting::new();
+    while waiting.goes_on(end, pages.poll_timeout(), pages.fds()) {
+        pages.serve(waiting.now(), of, Work::default());
+    }
+}
+
+/// Waits for those who ask, on a thread of its own.
+#[derive(Debug)]
+pub struct Waiting {
+    clock: Clock,
+    complaints: Bucket,
+}
+
+impl Waiting {
+    /// Nothing was waited for yet.
+    pub fn new() -> Waiting {
+        Waiting { clock: Clock::start(), complaints: Bucket::new(1, 2) }
+    }
+
+    /// The time by which it waits.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Waits until one of `fds` is ready or `until` has come; `false`: the other end of `end` is
+    /// closed.
+    pub fn goes_on<'f>(
+        &mut self,
+        end: &'f UnixStream,
+        until: Time,
+        fds: impl Iterator<Item = PollFd<'f>>,
+    ) -> bool {
+        let span = until.since(self.now()).as_nanos();
         let timeout = Timespec {
             tv_sec: (span / 1_000_000_000) as i64,
             tv_nsec: (span % 1_000_000_000) as _,
         };
         let timeout = (until != Time::MAX).then_some(&timeout);
-        let mut fds = vec![PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)];
-        fds.extend(pages.fds());
-        let waited = poll(&mut fds, timeout);
-        if fds.first().is_some_and(|end| !end.revents().is_empty()) {
-            return;
+        let mut all = vec![PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)];
+        all.extend(fds);
+        let waited = poll(&mut all, timeout);
+        if all.first().is_some_and(|end| !end.revents().is_empty()) {
+            return false;
         }
-        match waited {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => {
-                if complaints.take(clock.now()) {
-                    tracing::warn!(%error, "nobody can be waited for who asks for the numbers");
-                }
-                std::thread::sleep(POLL_PAUSE);
+        if let Err(error) = waited
+            && error != Errno::INTR
+        {
+            if self.complaints.take(self.clock.now()) {
+                tracing::warn!(%error, "nobody can be waited for who asks for the numbers");
             }
+            std::thread::sleep(POLL_PAUSE);
         }
-        pages.serve(clock.now(), of, Work::default());
+        true
     }
 }

@@ -27,7 +27,7 @@ use columns::{Column, draw_table, needed, wrapped};
 /// Options of `top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// The daemon's socket
+    /// The daemon's socket, or that of a server's --status
     #[arg(long, value_name = "WHICH", env = "GTP_DAEMON", value_parser = which)]
     pub daemon: Option<Which>,
     /// Time between two looks

@@ -1,4 +1,5 @@
-//! The settings of `gtp serve`: what a start refuses in the file, a hangup and `gtp config` refuse too.
+//! The settings of `gtp serve`: what a start refuses in the file, a hangup and `gtp config` refuse
+//! too.
 //!
 //! What is wrong is said with the file, the line and the key. What the settings mean is for the
 //! tests of what they change.

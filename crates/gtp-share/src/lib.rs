@@ -26,5 +26,5 @@ pub use message::{
     MESSAGE_MOST, Of, PathView, Policy, Request, SessionView, VERSION,
 };
 pub use page::{Found, GrantsReader, GrantsWriter, ReportsReader, ReportsWriter};
-pub use place::{Places, check_socket_dir, make_user_dir, places, user_dir, user_place};
+pub use place::{Places, SERVERS, check_socket_dir, make_user_dir, places, user_dir, user_place};
 pub use socket::{Connection, Incoming, Listener};

@@ -18,6 +18,12 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 /// The socket of the daemon of the whole host.
 const SYSTEM: &str = "/run/gtp/gtpd.sock";
+/// The sockets at which servers that the system's manager runs are looked at, one for each unit.
+pub const SERVERS: [&str; 3] = [
+    "/run/gtp-serve/status.sock",
+    "/run/gtp-serve-readonly/status.sock",
+    "/run/gtp-serve-owners/status.sock",
+];
 /// The directory of all that is GTP's, within a user's own.
 const OURS: &str = "gtp";
 

@@ -15,6 +15,7 @@ use gtp_sys::Clock;
 use gtp_sys::clock::duration;
 use gtp_sys::peer::{Credentials, credentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -56,7 +57,21 @@ impl Listener {
     /// # Errors
     /// When the path is taken, too long or not to be had.
     pub fn bind(path: &Path) -> io::Result<Listener> {
+        Listener::on(new_socket()?, path)
+    }
+
+    /// The same where only this user, and root, may connect, whatever the process's mask is.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub fn bind_private(path: &Path) -> io::Result<Listener> {
         let fd = new_socket()?;
+        // The name gets the mode that the socket has.
+        rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+        Listener::on(fd, path)
+    }
+
+    fn on(fd: OwnedFd, path: &Path) -> io::Result<Listener> {
         bind(&fd, &SocketAddrUnix::new(path)?)?;
         listen(&fd, BACKLOG)?;
         Ok(Listener(fd))

@@ -43,6 +43,16 @@ struct Held {
     lock: File,
     /// Which file the socket is.
     socket: Identity,
+    open_to: OpenTo,
+}
+
+/// Who may connect to a socket.
+#[derive(Clone, Copy, Debug)]
+enum OpenTo {
+    /// Everybody who may enter its directory.
+    All,
+    /// This user, and root.
+    Owner,
 }
 
 /// Which file something is: the device, and the number there.
@@ -60,7 +70,7 @@ pub enum ClaimError {
 impl fmt::Display for ClaimError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClaimError::Taken => f.write_str("a daemon runs there already"),
+            ClaimError::Taken => f.write_str("another process is there already"),
             ClaimError::Io(error) => error.fmt(f),
         }
     }
@@ -79,6 +89,18 @@ impl Claim {
     /// # Errors
     /// [`ClaimError`].
     pub fn at(path: &Path) -> Result<Claim, ClaimError> {
+        Claim::open(path, OpenTo::All)
+    }
+
+    /// The same with a socket that this user and root alone may connect to.
+    ///
+    /// # Errors
+    /// [`ClaimError`].
+    pub fn private(path: &Path) -> Result<Claim, ClaimError> {
+        Claim::open(path, OpenTo::Owner)
+    }
+
+    fn open(path: &Path, open_to: OpenTo) -> Result<Claim, ClaimError> {
         let lock = lock_place(path)?;
         let before = match std::fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
@@ -95,9 +117,9 @@ impl Claim {
                 Some(processes) => Before::Left(processes),
             },
         };
-        let (listener, socket) = listen_at(path)?;
+        let (listener, socket) = listen_at(path, open_to)?;
         let path = path.to_owned();
-        Ok(Claim { listener, before, held: Some(Held { path, lock, socket }) })
+        Ok(Claim { listener, before, held: Some(Held { path, lock, socket, open_to }) })
     }
 
     /// Whether the socket has a name that may be removed.
@@ -127,7 +149,7 @@ impl Claim {
         if !is_there {
             held.lock = lock_place(&held.path)?;
         }
-        (self.listener, held.socket) = listen_at(&held.path)?;
+        (self.listener, held.socket) = listen_at(&held.path, held.open_to)?;
         Ok(true)
     }
 
@@ -173,10 +195,14 @@ fn lock_place(path: &Path) -> Result<File, ClaimError> {
     }
 }
 
-/// Makes the socket. Who may come is decided by the directory; who comes is known by the kernel. A
-/// mode set afterwards could reach what somebody put in the socket's place.
-fn listen_at(path: &Path) -> io::Result<(Listener, Identity)> {
-    let listener = with_mask(0o111, || Listener::bind(path))?;
+/// Makes the socket. Who may come is decided by the directory, or by the socket's mode; the kernel
+/// knows who comes. A mode set afterwards could reach what somebody put in the socket's place.
+fn listen_at(path: &Path, open_to: OpenTo) -> io::Result<(Listener, Identity)> {
+    let listener = match open_to {
+        OpenTo::All => with_mask(0o111, || Listener::bind(path)),
+        // The mask is the whole process's, which writes files for others meanwhile.
+        OpenTo::Owner => Listener::bind_private(path),
+    }?;
     Ok((listener, identity(path)?))
 }
 

@@ -17,6 +17,7 @@ pub mod http;
 mod hub;
 mod ledger;
 mod limits;
+pub mod listing;
 mod metrics;
 mod names;
 mod orders;

@@ -101,7 +101,7 @@ impl Lists {
 }
 
 /// Any rows, one JSON object a line.
-fn lines(rows: &[impl Serialize]) -> io::Result<Vec<u8>> {
+pub(crate) fn lines(rows: &[impl Serialize]) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     for row in rows {
         serde_json::to_writer(&mut text, row)?;

@@ -12,6 +12,7 @@ mod ration;
 mod reload;
 mod served;
 mod sockets;
+mod status;
 mod teller;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,7 @@ use audit::Audit;
 pub use judge::of_files as judge_files;
 use metrics::Metrics;
 use served::Served;
+use status::Status;
 use teller::Teller;
 
 pub fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
@@ -65,6 +67,8 @@ struct Service {
     teller: Teller,
     audit: Option<Audit>,
     metrics: Option<Metrics>,
+    /// Where its sessions are to be seen, for as long as this is kept.
+    _status: Option<Status>,
     manager: Manager,
     /// What it does, in words, for the manager.
     doing: watch::Sender<&'static str>,
@@ -112,6 +116,7 @@ impl Service {
         }
         let metrics = args.metrics.map(|at| Metrics::serve(at, &running)).transpose();
         let metrics = metrics.map_err(blamed("metrics"))?;
+        let _status = args.status.as_deref().and_then(|at| Status::serve(at, &host, &running));
         announce(&args, &running);
         let (teller, manager) = (Teller::new(&args), Manager::of_process());
         manager.ready();
@@ -125,6 +130,7 @@ impl Service {
             teller,
             audit,
             metrics,
+            _status,
             manager,
             doing,
             asked,

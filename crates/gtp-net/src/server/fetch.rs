@@ -12,7 +12,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gtp_alloc::Time;
+use gtp_alloc::{Span, Time};
+use gtp_share::Side;
 use gtp_store::{BlockSink, Manifest, Recheck, SinkError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -31,7 +32,7 @@ use crate::client::{
     Terms, Udp, Url, get,
 };
 use crate::control::ControlError;
-use crate::engine::Host;
+use crate::engine::{Host, Way};
 use crate::flows::{Failure, FailureKind, Law, known_law};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
@@ -467,8 +468,16 @@ fn measure(client: &Client, seen: &watch::Receiver<Progress>) {
     let gauge = seen.clone();
     client.told.pace(move || {
         let progress = gauge.borrow();
-        let (rate, granted) = (progress.rate(), progress.granted());
-        (progress.total > 0).then(|| Pace { rate, granted, limited_by: progress.limited_by() })
+        (progress.total > 0).then(|| Pace {
+            rate: progress.rate(),
+            granted: progress.granted(),
+            limited_by: progress.limited_by(),
+            side: Side::Sink,
+            // The sessions of several sources have one each.
+            rtt: Span::ZERO,
+            path: None,
+            way: Way::Udp,
+        })
     });
 }
 

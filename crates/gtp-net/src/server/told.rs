@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use gtp_alloc::{Rate, Time};
+use gtp_alloc::{Rate, Span, Time};
+use gtp_proto::path::Standing;
+use gtp_share::Side;
 use gtp_store::Manifest;
 
 use super::objects::Objects;
 use super::session::Ending;
 use super::{Moved, ServerEvent, SessionId, Shared, Visit};
-use crate::engine::{FlowProgress, SourceProgress};
+use crate::engine::{FlowProgress, SourceProgress, Way};
 use crate::flows::{Failure, FailureKind, LimitedBy};
 
 /// The sessions that a server has at present. Clones are the same table.
@@ -45,17 +47,27 @@ pub struct Pace {
     pub granted: Rate,
     /// What keeps it from going faster.
     pub limited_by: LimitedBy,
+    /// Which end of it this server is.
+    pub side: Side,
+    /// Smoothed round-trip time, where one session is known that has one.
+    pub rtt: Span,
+    /// How its path stands, if the server sends and has begun to.
+    pub path: Option<Standing>,
+    /// By which way its datagrams go.
+    pub way: Way,
 }
 
 impl From<&SourceProgress> for Pace {
     fn from(sent: &SourceProgress) -> Pace {
-        Pace { rate: sent.rate, granted: sent.granted, limited_by: sent.limited_by }
+        let &SourceProgress { rate, granted, limited_by, rtt, path, way, .. } = sent;
+        Pace { rate, granted, limited_by, side: Side::Source, rtt, path, way }
     }
 }
 
 impl From<&FlowProgress> for Pace {
     fn from(came: &FlowProgress) -> Pace {
-        Pace { rate: came.rate, granted: came.granted, limited_by: came.limited_by }
+        let &FlowProgress { rate, granted, limited_by, rtt, way, .. } = came;
+        Pace { rate, granted, limited_by, side: Side::Sink, rtt, path: None, way }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is other in one set of named rules than in another, in few words.
 //!
-//! What the rules say is unknown here.
+//! A reader of the log learns what was added, removed and changed, and of many only the first
+//! names. What the rules say is unknown here.
 
 use std::collections::BTreeMap;
 

@@ -554,6 +554,16 @@ mod tests {
         assert_eq!(numbers.counts().counted.len(), ENDS_MOST);
     }
 
+    const PACE: Pace = Pace {
+        rate: Rate::ZERO,
+        granted: Rate::ZERO,
+        limited_by: LimitedBy::Path,
+        side: gtp_share::Side::Source,
+        rtt: Span::ZERO,
+        path: None,
+        way: gtp::Way::Udp,
+    };
+
     #[test]
     fn time_counts_for_what_limits_a_session_and_rates_are_those_of_sessions_that_run() {
         let numbers = Numbers::new(Sessions::default(), Quotas::default());
@@ -561,7 +571,7 @@ mod tests {
         let going = |limited_by| Running {
             visit: visit(1, "anna", Whose::Listed),
             moved: moved(1),
-            pace: Some(Pace { rate, granted, limited_by }),
+            pace: Some(Pace { rate, granted, limited_by, ..PACE }),
         };
         let listing = Running { pace: None, ..going(LimitedBy::Path) };
         let at = |seconds| Time::ZERO + Span::from_secs(seconds);
@@ -598,7 +608,7 @@ mod tests {
         let (both, one) = (member(1, &["lab", "night"]), member(2, &["lab"]));
         let pace = |rate| {
             let (rate, granted) = (Rate::from_mbps(rate), Rate::UNLIMITED);
-            Some(Pace { rate, granted, limited_by: LimitedBy::Path })
+            Some(Pace { rate, granted, ..PACE })
         };
         let running = |visit: &Arc<Visit>, bytes, rate| {
             let (visit, moved, pace) = (Arc::clone(visit), moved(bytes), pace(rate));

@@ -165,7 +165,7 @@ fn fits(old: &ServeArgs, new: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// The settings that a server which runs cannot change, with their values.
-fn fixed(args: &ServeArgs) -> [(&'static str, String); 8] {
+fn fixed(args: &ServeArgs) -> [(&'static str, String); 9] {
     let said = |value: &dyn std::fmt::Debug| format!("{value:?}");
     [
         ("listen", args.listen.clone()),
@@ -174,6 +174,7 @@ fn fixed(args: &ServeArgs) -> [(&'static str, String); 8] {
         ("third-party", said(&args.third_party)),
         ("engines", said(&args.engines)),
         ("interval, daemon", said(&(args.host.interval, &args.host.daemon))),
+        ("status", said(&args.status)),
         ("audit (whether there is one)", said(&args.audit.is_some())),
         ("json", said(&args.json)),
     ]
