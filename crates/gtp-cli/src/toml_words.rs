@@ -50,7 +50,8 @@ fn start_in<W: AsRef<str>>(value: &DeValue<'_>, path: &[W]) -> Option<usize> {
         DeValue::Table(table) => start_in_table(table, path),
         DeValue::Array(items) => {
             let (first, rest) = path.split_first()?;
-            let is_it = |item: &&Spanned<DeValue<'_>>| matches!(item.get_ref(), DeValue::String(text) if text == first.as_ref());
+            let name = Some(first.as_ref());
+            let is_it = |item: &&Spanned<DeValue<'_>>| item.get_ref().as_str() == name;
             let numbered = || items.get(first.as_ref().parse::<usize>().ok()?);
             let item = items.iter().find(is_it).or_else(numbered)?;
             Some(start_in(item.get_ref(), rest).unwrap_or(item.span().start))
