@@ -24,6 +24,8 @@ use clients::Client;
 
 /// Clients that are there at a time unless `GTP_CHURN_CLIENTS` says otherwise.
 const CLIENTS: usize = 100;
+/// Keys that clients have: a server bounds the sessions of one.
+const KEYS: usize = 5;
 /// More clients than this at a time would send under one name.
 const CLIENTS_MOST: usize = 500;
 /// Between the beginnings of two clients: with the time that a client stays, about a hundred are
@@ -93,9 +95,14 @@ impl World {
         std::fs::create_dir_all(place("config"))?;
         clients::make_objects(directory.path())?;
         let command = |name: &str| program(tools, &place("config"), name);
-        let key = command("gtp").arg("id").output()?;
-        ensure!(key.status.success(), "gtp id: {}", String::from_utf8_lossy(&key.stderr));
-        std::fs::write(place("config").join("authorized_keys"), key.stdout)?;
+        let mut listed = Vec::new();
+        for number in 0..KEYS {
+            let key =
+                program(tools, &place(&format!("client-key{number}")), "gtp").arg("id").output()?;
+            ensure!(key.status.success(), "gtp id: {}", String::from_utf8_lossy(&key.stderr));
+            listed.extend(key.stdout);
+        }
+        std::fs::write(place("config").join("authorized_keys"), listed)?;
         let mut serve = command("gtp");
         serve.arg("serve").arg(place("served")).args(["--public", "--writable", "--json"]);
         serve.args(["--listen", "127.0.0.1:0", "--daemon"]).arg(place("gtpd.sock"));
@@ -109,8 +116,20 @@ impl World {
         self.directory.path().join(name)
     }
 
-    fn gtp(&self) -> Command {
-        program(&self.tools, &self.place("config"), "gtp")
+    /// A command of the client of this number, by the key that it has.
+    fn gtp(&self, client: usize) -> Command {
+        program(&self.tools, &self.place(&format!("client-key{}", client % KEYS)), "gtp")
+    }
+
+    /// The server's first session, after which it has the threads that work on files.
+    fn warm_up(&mut self) -> Result<()> {
+        let place = self.place("first");
+        let mut first = self.gtp(0);
+        first.arg("get").arg(clients::url(self, "small")).arg(place);
+        first.args(["--fingerprint", &self.server.fingerprint, "--daemon", "off"]);
+        let output = first.output()?;
+        ensure!(output.status.success(), "get: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
     }
 
     /// At most so many clients at a time come and go for so long; what went wrong is added to
@@ -123,6 +142,7 @@ impl World {
         missed: &mut Vec<String>,
     ) -> Result<Ended> {
         let mut rng = Rng::new(seed);
+        self.warm_up()?;
         let idle = self.server.usage()?;
         let began = Instant::now();
         let (mut read, mut daemon_came, mut begun) = (began, began, began);

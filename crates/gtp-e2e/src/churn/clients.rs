@@ -134,7 +134,7 @@ impl Drop for Client {
     }
 }
 
-fn url(world: &World, path: &str) -> String {
+pub(super) fn url(world: &World, path: &str) -> String {
     format!("gtp://{}/{path}", world.server.address)
 }
 
@@ -145,7 +145,7 @@ fn gets(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
     };
     let into = world.place(&format!("client{number}"));
     std::fs::create_dir(&into)?;
-    let mut command = world.gtp();
+    let mut command = world.gtp(number);
     command.arg("get").arg(url(world, &object)).arg(into.join(&object));
     command
         .args(["--fingerprint", &world.server.fingerprint, "--daemon"])
@@ -157,8 +157,8 @@ fn gets(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
     Ok(Kind::Honest { child, doing: Doing::Gets { object, into } })
 }
 
-fn put(world: &World, object: &str, inbox: &str) -> Result<Child> {
-    let mut command = world.gtp();
+fn put(world: &World, number: usize, object: &str, inbox: &str) -> Result<Child> {
+    let mut command = world.gtp(number);
     command.arg("put").arg(world.place("served").join(object)).arg(url(world, inbox));
     command
         .args(["--fingerprint", &world.server.fingerprint, "--daemon"])
@@ -171,18 +171,18 @@ fn put(world: &World, object: &str, inbox: &str) -> Result<Child> {
 fn puts(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
     let (object, _) = OBJECTS[rng.below(2) as usize];
     let inbox = format!("inbox-{}", number % INBOXES);
-    let child = put(world, object, &inbox)?;
+    let child = put(world, number, object, &inbox)?;
     Ok(Kind::Honest { child, doing: Doing::Puts { object, inbox } })
 }
 
 fn killed(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
     let at = Duration::from_millis(rng.below(1_500));
     let child = if rng.below(2) == 0 {
-        put(world, LARGE, &format!("killed-{}", number % KILLED))?
+        put(world, number, LARGE, &format!("killed-{}", number % KILLED))?
     } else {
         let into = world.place(&format!("client{number}"));
         std::fs::create_dir(&into)?;
-        let mut command = world.gtp();
+        let mut command = world.gtp(number);
         command.arg("get").arg(url(world, LARGE)).arg(&into);
         command.args(["--fingerprint", &world.server.fingerprint, "--daemon", "off"]);
         command.args(["--max-rate", "20Mbit"]);
