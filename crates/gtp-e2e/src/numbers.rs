@@ -4,16 +4,34 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+
+use crate::product::pass;
 
 /// A port of loopback that nobody uses.
 pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// The page that a server has at this port of loopback.
+/// The page that a server has at this port of loopback. A server drops who asks while the machine
+/// has no time for either, so it is asked again.
 pub(crate) fn page(port: u16) -> Result<String> {
+    for _ in 1..TRIES {
+        if let Ok(page) = ask(port) {
+            return Ok(page);
+        }
+        pass(PAUSE);
+    }
+    ask(port)
+}
+
+/// How often a page is asked for, and how long it is waited in between.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(250);
+
+fn ask(port: u16) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).context("no numbers")?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut text = String::new();
