@@ -139,7 +139,9 @@ impl File {
             let why = check(arg, self.value(name)?).err()?;
             let source = given.value_source(arg.get_id().as_str());
             let is_free = matches!(source, None | Some(ValueSource::DefaultValue));
-            let counts = SERVICES.contains(&verb.get_name()) || name == "listen";
+            // Who names others to talk to does not listen.
+            let listens = !given.try_contains_id("urls").unwrap_or(false);
+            let counts = SERVICES.contains(&verb.get_name()) || name == "listen" && listens;
             (is_free && counts).then(|| self.blame(name, why))
         };
         verb.get_arguments().find_map(refused).map_or(Ok(()), Err)

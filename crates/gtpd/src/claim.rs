@@ -101,7 +101,7 @@ impl Claim {
     }
 
     fn open(path: &Path, open_to: OpenTo) -> Result<Claim, ClaimError> {
-        let lock = lock_place(path)?;
+        let lock = lock_place(path, open_to)?;
         let before = match std::fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
                 std::fs::remove_file(path)?;
@@ -144,10 +144,10 @@ impl Claim {
             Err(_) => {}
         }
         let lock = held.lock.metadata()?;
-        let is_there = identity(&held.path.with_extension("lock"))
+        let is_there = identity(&lock_of(&held.path, held.open_to))
             .is_ok_and(|found| found == (lock.dev(), lock.ino()));
         if !is_there {
-            held.lock = lock_place(&held.path)?;
+            held.lock = lock_place(&held.path, held.open_to)?;
         }
         (self.listener, held.socket) = listen_at(&held.path, held.open_to)?;
         Ok(true)
@@ -174,20 +174,33 @@ impl Claim {
 
     /// Leaves word for a next daemon of how many processes are here.
     pub fn note(&self, processes: usize) {
-        if let Some(Held { path, lock, .. }) = &self.held
+        if let Some(Held { path, lock, open_to, .. }) = &self.held
             && let Err(error) = lock.write_all_at(format!("{processes:<NOTE$}\n").as_bytes(), 0)
         {
-            tracing::warn!("{}: {error}", path.with_extension("lock").display());
+            tracing::warn!("{}: {error}", lock_of(path, *open_to).display());
+        }
+    }
+}
+
+/// The file that is locked for a place. Sockets for their owner have names that people choose, of
+/// which no two share one.
+fn lock_of(path: &Path, open_to: OpenTo) -> PathBuf {
+    match open_to {
+        OpenTo::All => path.with_extension("lock"),
+        OpenTo::Owner => {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".lock");
+            name.into()
         }
     }
 }
 
 /// Makes the directory of a place if it is not there, and locks the place.
-fn lock_place(path: &Path) -> Result<File, ClaimError> {
+fn lock_place(path: &Path, open_to: OpenTo) -> Result<File, ClaimError> {
     let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
-    make_dir(dir)?;
+    make_dir(dir, open_to)?;
     check_socket_dir(dir)?;
-    let lock = open_lock(&path.with_extension("lock"))?;
+    let lock = open_lock(&lock_of(path, open_to))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(lock),
         Err(Errno::WOULDBLOCK) => Err(ClaimError::Taken),
@@ -214,12 +227,17 @@ fn identity(path: &Path) -> io::Result<Identity> {
 
 /// Makes the directory if it is not there: for this user alone, or for everybody to enter if this
 /// is root.
-fn make_dir(dir: &Path) -> io::Result<()> {
+fn make_dir(dir: &Path, open_to: OpenTo) -> io::Result<()> {
     if dir.exists() {
         return Ok(());
     }
-    let mode = if rustix::process::geteuid().is_root() { 0o755 } else { 0o700 };
-    with_mask(0, || DirBuilder::new().recursive(true).mode(mode).create(dir))
+    let make = |mode| DirBuilder::new().recursive(true).mode(mode).create(dir);
+    match open_to {
+        OpenTo::All if rustix::process::geteuid().is_root() => with_mask(0, || make(0o755)),
+        OpenTo::All => with_mask(0, || make(0o700)),
+        // The mask is the whole process's.
+        OpenTo::Owner => make(0o700),
+    }
 }
 
 /// Opens the lock's file, or makes it. What somebody else put there, a link above all, is left

@@ -1,10 +1,11 @@
 //! Pages for whoever asks on a loopback address: as much of HTTP as that needs.
 //!
-//! A page is made at most ten times a second, however many ask. Nothing can be changed here. A
-//! reader that is slow, or says too much, is dropped, and the oldest makes room for the next: no
-//! reader can make the daemon or another reader wait. A browser that was led here under another
-//! name is turned away, so that no page from elsewhere reads what is here. Where a page says more
-//! to some users than to others, the kernel says whose the reader's connection is.
+//! A page is made at most ten times a second for each user who sees more, however many ask.
+//! Nothing can be changed here. A reader that is slow, or says too much, is dropped, and the oldest
+//! makes room for the next: no reader can make the daemon or another reader wait. A browser that
+//! was led here under another name is turned away, so that no page from elsewhere reads what is
+//! here. Where a page says more to some users than to others, the kernel says whose the reader's
+//! connection is.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};

@@ -97,7 +97,7 @@ impl<'g> Shares<'g> {
         });
         match part {
             KeyPart::None => {}
-            KeyPart::Own(least) => share["guarantee"] = least.as_bps().into(),
+            KeyPart::Own(least) => share["guarantee"] = least.min(rate).as_bps().into(),
             KeyPart::Group { name, share: all } => {
                 share["group"] = (*name).into();
                 share["group_total_rate"] = limit(all.total_rate).into();
